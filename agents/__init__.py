@@ -1,0 +1,1 @@
+"""Who decides: analysis, training, evaluation, review, and the brain they share."""

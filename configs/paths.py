@@ -1,0 +1,144 @@
+"""Every path the lab uses on disk; nowhere else is one joined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["JobPaths", "StudyPaths"]
+
+RUNTIME = ".nightlab"
+
+
+@dataclass(frozen=True)
+class JobPaths:
+    """The folder of one job, written by the job's own runner so that it outlives the lab."""
+
+    directory: Path
+
+    @property
+    def spec(self) -> Path:
+        return self.directory / "job.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held with flock for as long as the job's runner lives."""
+        return self.directory / "lock"
+
+    @property
+    def started(self) -> Path:
+        return self.directory / "started.json"
+
+    @property
+    def result(self) -> Path:
+        """Written atomically once, when the job has ended."""
+        return self.directory / "result.json"
+
+    @property
+    def stdout(self) -> Path:
+        return self.directory / "stdout.log"
+
+    @property
+    def stderr(self) -> Path:
+        return self.directory / "stderr.log"
+
+    @property
+    def output(self) -> Path:
+        """The run's own output folder, `{output_dir}` in a command."""
+        return self.directory / "output"
+
+
+@dataclass(frozen=True)
+class StudyPaths:
+    """Where a study lives: `root` is the training repository's top folder, `study` the study's name."""
+
+    root: Path
+    study: str
+
+    @property
+    def runtime(self) -> Path:
+        """`.nightlab/`, ignored through `.git/info/exclude`."""
+        return self.root / RUNTIME
+
+    @property
+    def folder(self) -> Path:
+        return self.runtime / self.study
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "ledger.sqlite"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints.sqlite"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the one lab that runs this study."""
+        return self.folder / "lab.lock"
+
+    @property
+    def lab_process(self) -> Path:
+        """JSON of the running lab's process: pid and start time."""
+        return self.folder / "lab.json"
+
+    @property
+    def stop_request(self) -> Path:
+        """Present when a person asked the lab to stop."""
+        return self.folder / "stop"
+
+    @property
+    def lab_log(self) -> Path:
+        return self.folder / "lab.log"
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def results_csv(self) -> Path:
+        return self.folder / "experiment_results.csv"
+
+    @property
+    def analysis_report(self) -> Path:
+        return self.folder / "analysis_report.md"
+
+    @property
+    def improve_guide(self) -> Path:
+        return self.folder / "improve_guide.md"
+
+    @property
+    def final_report_md(self) -> Path:
+        return self.folder / "final_report.md"
+
+    @property
+    def final_report_html(self) -> Path:
+        return self.folder / "final_report.html"
+
+    @property
+    def lessons(self) -> Path:
+        """The default lessons file, shared by all studies of the repository."""
+        return self.runtime / "lessons.jsonl"
+
+    @property
+    def worktrees(self) -> Path:
+        return self.runtime / "worktrees" / self.study
+
+    @property
+    def git_lock(self) -> Path:
+        """Held around every change of branches and worktrees, for all studies of the repository."""
+        return self.runtime / "git.lock"
+
+    def worktree(self, number: int, *, replica: str | None = None) -> Path:
+        """The tree of an experiment; `replica` names a further tree of the same commit, e.g. `seed-2`."""
+        return self.worktrees / (f"experiment-{number:02d}" + (f".{replica}" if replica else ""))
+
+    def experiment_logs(self, number: int) -> Path:
+        return self.logs / f"experiment-{number:02d}"
+
+    def job(self, number: int, seed: int, attempt: int) -> JobPaths:
+        return JobPaths(self.experiment_logs(number) / f"seed-{seed}-attempt-{attempt}")
+
+    @property
+    def dry_run(self) -> JobPaths:
+        return JobPaths(self.logs / "dry-run")

@@ -1,0 +1,367 @@
+"""The study file: what a person declares, one pydantic model a section, a docstring under each field."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from nightlab.configs.units import Duration
+
+__all__ = [
+    "Approvals",
+    "BackendSettings",
+    "Budget",
+    "CatalogSelection",
+    "Factor",
+    "Guardrail",
+    "LauncherSettings",
+    "MetricSource",
+    "Objective",
+    "ParameterPassing",
+    "Scalar",
+    "SearchSettings",
+    "Study",
+]
+
+Scalar = bool | int | float | str
+"""A parameter's value: one YAML scalar."""
+
+Slug = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")]
+"""Lower-case letters, digits and inner hyphens, 40 characters at most: safe in branch and folder names."""
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.\-/]*$")]
+
+
+class Section(BaseModel):
+    """Base of every section: unknown keys are faults, values are not changed after loading."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, populate_by_name=True, validate_default=True
+    )
+
+
+class Objective(Section):
+    """What is to be improved."""
+
+    metric: Name
+    """Name of the metric as the training command reports it."""
+    direction: Literal["minimize", "maximize"]
+    """Which way is better. Code reads it from here only; nothing ever guesses it."""
+    unit: str = ""
+    """Unit for reports, e.g. `bits/byte` or `%`."""
+    plausible: tuple[float, float] | None = None
+    """Lowest and highest believable value; anything outside is rejected by review."""
+    min_effect: Annotated[float, Field(ge=0)]
+    """Smallest improvement worth having, in the metric's unit. A win must lie beyond it; a technique whose whole
+    interval lies inside ±min_effect is reported as without effect."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Objective:
+        if self.plausible and self.plausible[0] >= self.plausible[1]:
+            raise ValueError(f"plausible must be [lowest, highest]; got {list(self.plausible)}")
+        return self
+
+
+class Guardrail(Section):
+    """A bound on a secondary metric that a winner must respect."""
+
+    metric: Name
+    """Name of the secondary metric as the training command reports it."""
+    min: float | None = None
+    """Lowest allowed value."""
+    max: float | None = None
+    """Highest allowed value."""
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Guardrail:
+        if self.min is None and self.max is None:
+            raise ValueError("a guardrail needs min, max or both")
+        return self
+
+
+class Factor(Section):
+    """One searchable parameter: the values worth trying besides the baseline's own."""
+
+    levels: list[Scalar] | None = None
+    """Values to try. Numbers are ordered by size; text and booleans are categories."""
+    range: tuple[float, float] | None = None
+    """Lowest and highest value, instead of levels; the lab tries `steps` values spread over it."""
+    steps: Annotated[int, Field(ge=2, le=9)] = 3
+    """How many values of a range to try."""
+    scale: Literal["linear", "log"] = "linear"
+    """How a range is spread and how distances between levels are judged."""
+    integer: bool = False
+    """Round the values of a range to whole numbers."""
+    categorical: bool = False
+    """Treat numbers as unordered categories."""
+    technique: str | None = None
+    """The catalog entry this factor belongs to (`nightlab catalog list`); gives tier, prior and source."""
+    tier: Annotated[int, Field(ge=1, le=6)] | None = None
+    """1 directly affects the result … 6 long shot; overrides the catalog's. Without both it is 3."""
+    requires: dict[str, Scalar] = Field(default_factory=dict)
+    """Other parameters' values that must hold for this factor to matter, e.g. `{optimizer: adam}`."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Factor:
+        if (self.levels is None) == (self.range is None):
+            raise ValueError("give either levels or range")
+        if self.levels is not None and not self.levels:
+            raise ValueError("levels is empty")
+        if self.range and self.range[0] >= self.range[1]:
+            raise ValueError(f"range must be [lowest, highest]; got {list(self.range)}")
+        lowest = self.range[0] if self.range else None
+        if self.scale == "log" and lowest is not None and lowest <= 0:
+            raise ValueError("a log scale needs a range above 0")
+        return self
+
+
+class MetricSource(Section):
+    """Where one metric is read from."""
+
+    kind: Literal["lines", "jsonl", "json", "csv", "regex"] = "lines"
+    """`lines`: `name: value` or `name = value` in the run's output; `jsonl`: JSON objects a line; `json`, `csv`: a
+    file; `regex`: a pattern with one group, or a group called `value`."""
+    path: str | None = None
+    """File to read, relative to the worktree (`{output_dir}` stands for the run's output folder). Without it: the
+    run's stdout, then stderr."""
+    key: str | None = None
+    """Name in the source when it differs from the metric's own; dots step into nested JSON."""
+    pattern: str | None = None
+    """Python regular expression, for kind `regex`."""
+    pick: Literal["last", "best", "mean"] = "last"
+    """Which of several values counts."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> MetricSource:
+        if self.kind == "regex" and not self.pattern:
+            raise ValueError("kind regex needs a pattern")
+        if self.kind != "regex" and self.pattern:
+            raise ValueError(f"pattern belongs to kind regex, not {self.kind}")
+        if self.kind in ("json", "csv") and not self.path:
+            raise ValueError(f"kind {self.kind} needs a path")
+        if self.pattern:
+            import re
+
+            try:
+                groups = re.compile(self.pattern).groups
+            except re.error as error:
+                raise ValueError(f"pattern is not a regular expression: {error}") from error
+            if groups < 1:
+                raise ValueError("pattern needs one group around the number, e.g. 'loss=([0-9.]+)'")
+        return self
+
+
+class ParameterPassing(Section):
+    """How a run gets its parameters."""
+
+    via: Literal["template", "environment", "file"] = "file"
+    """`template`: `{name}` placeholders in the command; `environment`: variables `<prefix><NAME>`; `file`: a JSON or
+    YAML file in the worktree, also committed on the experiment's branch."""
+    path: str = "nightlab_params.json"
+    """The parameter file (`.json`, `.yaml` or `.yml`), relative to the worktree, for `via: file`. When the file exists
+    in the repository, its other keys are kept."""
+    prefix: str = ""
+    """Prefix of the environment variables for `via: environment`."""
+
+
+class LauncherSettings(Section):
+    """What starts a run."""
+
+    kind: Literal["script"] = "script"
+    """`script`: any command."""
+    command: str | list[str]
+    """The training command, without a shell (`bash -c "…"` where you need one). Placeholders: `{name}` of a parameter,
+    `{seed}`, `{params_file}`, `{output_dir}`, `{python}` (the lab's own interpreter)."""
+    parameters: ParameterPassing = ParameterPassing()
+    """How a run gets its parameters."""
+    cwd: str = "."
+    """Folder the command runs in, relative to the worktree."""
+    dry_run: dict[str, Scalar] = Field(default_factory=dict)
+    """Parameter values that make the preflight's dry run short, e.g. `{steps: 20}`; locked ones are allowed here."""
+    dry_run_timeout_seconds: Duration = Field(default=120.0, alias="dry_run_timeout")
+    """Longest time the dry run may take."""
+
+
+class BackendSettings(Section):
+    """Where jobs run."""
+
+    kind: Literal["local"] = "local"
+    """`local`: processes on this machine."""
+    slots: Annotated[int, Field(ge=1, le=512)] = 1
+    """Jobs at the same time."""
+    gpus: list[int | str] = Field(default_factory=list)
+    """GPU ids to share out over the slots; each job sees only its own through CUDA_VISIBLE_DEVICES."""
+    threads_per_job: Annotated[int, Field(ge=1)] | None = None
+    """Value of OMP_NUM_THREADS and its like for each job; without it cores ÷ slots."""
+    timeout_seconds: Duration | None = Field(default=None, alias="timeout")
+    """A run that takes longer is ended, whole process tree, and counted as failed."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Environment variables set for each job."""
+    pass_env: list[str] = Field(default_factory=list)
+    """Names of further variables of your shell that jobs may see; all others but a short allow-list are withheld."""
+
+    @model_validator(mode="after")
+    def _shares(self) -> BackendSettings:
+        if self.gpus and len(self.gpus) < self.slots:
+            raise ValueError(f"{self.slots} slots need at least {self.slots} gpus; {len(self.gpus)} are listed")
+        return self
+
+
+class CatalogSelection(Section):
+    """Which techniques of the catalog join the space by themselves."""
+
+    file: str | None = None
+    """A catalog file of your own, read on top of the built-in one."""
+    match: bool = False
+    """Add a factor for every catalog technique of this method whose parameters the baseline names."""
+    include: list[str] = Field(default_factory=list)
+    """Technique ids to add."""
+    exclude: list[str] = Field(default_factory=list)
+    """Technique ids never to add."""
+    parameters: dict[str, str] = Field(default_factory=dict)
+    """The catalog's parameter name → your parameter name, where they differ, e.g. `{learning_rate: lr}`."""
+
+
+class SearchSettings(Section):
+    """How the lab searches and when it believes."""
+
+    seed: int = 0
+    """Seed of the search itself: the same study, ledger and seed give the same proposals."""
+    baseline_replicates: Annotated[int, Field(ge=2, le=20)] = 3
+    """Seeds the baseline is run with: they measure the noise."""
+    replicate_ties: Annotated[int, Field(ge=0, le=5)] = 1
+    """Further seeds for a single change whose effect is too close to zero to call."""
+    combine: bool = True
+    """Combine the winners in an orthogonal array."""
+    combine_factors: Annotated[int, Field(ge=2, le=15)] = 7
+    """How many of the best single changes enter the array at most."""
+    confirm_seeds: Annotated[int, Field(ge=2, le=20)] = 3
+    """Fresh seeds for each finalist and for the baseline beside it."""
+    confirm_candidates: Annotated[int, Field(ge=1, le=5)] = 2
+    """Finalists to confirm."""
+    confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
+    """Confidence of intervals; a win is corrected for the number of finalists."""
+
+
+class Budget(Section):
+    """What the study may use; it ends when the first of them is spent, with confirmation kept in reserve."""
+
+    runs: Annotated[int, Field(ge=1)] | None = None
+    """Training runs in all: replicates, retries and confirmation included."""
+    experiments: Annotated[int, Field(ge=1)] | None = None
+    """Configurations tried, the baseline not counted."""
+    duration_seconds: Duration | None = Field(default=None, alias="duration")
+    """Wall-clock time from the first start, e.g. `9h`."""
+    until: str | None = None
+    """Wall-clock time to be finished by, local time `HH:MM` or an ISO date-time."""
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Budget:
+        if all(value is None for value in (self.runs, self.experiments, self.duration_seconds, self.until)):
+            raise ValueError("a budget needs at least one of runs, experiments, duration, until")
+        if self.until is not None:
+            from datetime import UTC, datetime
+
+            from nightlab.configs.units import next_clock_time
+
+            try:
+                next_clock_time(self.until, datetime.now(UTC))
+            except ValueError as error:
+                raise ValueError(f"until {self.until!r} is neither HH:MM nor an ISO date-time") from error
+        return self
+
+
+class Approvals(Section):
+    """Which decisions wait for a person."""
+
+    plan: Literal["auto", "ask"] = "auto"
+    """`ask`: after the baseline the lab shows its plan and waits for `nightlab answer`."""
+
+
+class Study(Section):
+    """One research goal on one training repository."""
+
+    study: Slug
+    """The study's name; its folder is `.nightlab/<study>/`."""
+    goal: str = ""
+    """What you want, in your own words; it heads the report."""
+    scenario: Slug
+    """Short word for the task, in branch names."""
+    method: Slug
+    """Training method, in branch names and for the catalog: sft-lora, sft-full, dpo, kto, grpo, cpt, pretrain …"""
+    base_model: str
+    """The model the study starts from. Always locked."""
+    objective: Objective
+    """What is to be improved."""
+    guardrails: list[Guardrail] = Field(default_factory=list)
+    """Bounds on secondary metrics that a winner must respect."""
+    metrics: dict[Name, MetricSource] = Field(default_factory=dict)
+    """Where each metric is read from; a metric not listed is read from `name: value` lines."""
+    parameters: dict[Name, Scalar]
+    """The baseline: every parameter the lab may see, with its present value."""
+    space: dict[Name, Factor] = Field(default_factory=dict)
+    """The factors: parameters the lab may change, with the values worth trying."""
+    locked: list[Name] = Field(default_factory=list)
+    """Parameters no experiment may change."""
+    frozen: list[str] = Field(default_factory=list)
+    """Files or folders no experiment may change (evaluation data, metric code); their hashes are checked."""
+    inputs: list[str] = Field(default_factory=list)
+    """What a run needs but git does not hold (data, weights, environments): linked into each worktree."""
+    launcher: LauncherSettings
+    """What starts a run."""
+    backend: BackendSettings = BackendSettings()
+    """Where jobs run."""
+    catalog: CatalogSelection = CatalogSelection()
+    """Which techniques of the catalog join the space by themselves."""
+    search: SearchSettings = SearchSettings()
+    """How the lab searches and when it believes."""
+    budget: Budget
+    """What the study may use."""
+    approvals: Approvals = Approvals()
+    """Which decisions wait for a person."""
+    lessons: str | None = None
+    """Path of the lessons file; by default `.nightlab/lessons.jsonl`, shared by all studies of the repository."""
+    author: str = ""
+    """Who runs the study, for lessons shared by a team."""
+
+    @property
+    def maximize(self) -> bool:
+        return self.objective.direction == "maximize"
+
+    def source_of(self, metric: str) -> MetricSource:
+        """Where `metric` is read from: as declared, else `name: value` lines."""
+        return self.metrics.get(metric, MetricSource())
+
+    @property
+    def metric_names(self) -> list[str]:
+        """Objective first, then guardrails and every other declared metric, without repeats."""
+        names = [self.objective.metric, *(rail.metric for rail in self.guardrails), *self.metrics]
+        return list(dict.fromkeys(names))
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Study:
+        problems = []
+        for name, factor in self.space.items():
+            if name not in self.parameters:
+                problems.append(f"space.{name}: not among parameters; give its baseline value there")
+            if name in self.locked:
+                problems.append(f"space.{name}: is locked; take it out of locked or out of space")
+            problems += [
+                f"space.{name}.requires.{k}: not among parameters" for k in factor.requires if k not in self.parameters
+            ]
+            baseline = self.parameters.get(name)
+            lowest = min((v for v in factor.levels or [] if isinstance(v, int | float)), default=None)
+            if factor.scale == "log" and (
+                (lowest is not None and lowest <= 0) or (isinstance(baseline, int | float) and baseline <= 0)
+            ):
+                problems.append(f"space.{name}: a log scale needs values above 0, the baseline's {baseline!r} included")
+        problems += [f"locked.{name}: not among parameters" for name in self.locked if name not in self.parameters]
+        problems += [
+            f"launcher.dry_run.{name}: not among parameters"
+            for name in self.launcher.dry_run
+            if name not in self.parameters
+        ]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self

@@ -1,0 +1,1 @@
+"""How the agents work together: the LangGraph supervisor, its state and its checkpoints."""

@@ -1,0 +1,278 @@
+"""The records every room speaks: plain data, units in names, times in UTC."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from nightlab.configs.study import Scalar
+
+__all__ = [
+    "Effect",
+    "Experiment",
+    "ExperimentState",
+    "Job",
+    "JobState",
+    "Lesson",
+    "Observation",
+    "Phase",
+    "Proposal",
+    "Question",
+    "Run",
+    "RunState",
+    "Spend",
+    "Verdict",
+    "VerdictKind",
+    "run_key",
+    "utc_now",
+]
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def run_key(study: str, number: int, attempt: int, seed: int) -> str:
+    """The deterministic key of a side effect: `study/NN/attempt/seed`."""
+    return f"{study}/{number:02d}/{attempt}/{seed}"
+
+
+class Phase(StrEnum):
+    """Why a run is made."""
+
+    BASELINE = "baseline"
+    SCREEN = "screen"
+    COMBINE = "combine"
+    CONFIRM = "confirm"
+
+
+class ExperimentState(StrEnum):
+    """Where an experiment stands (design.md section 3)."""
+
+    PLANNED = "planned"
+    PREPARED = "prepared"
+    SUBMITTED = "submitted"
+    RUNNING = "running"
+    FINISHED = "finished"
+    MEASURED = "measured"
+    REVIEWED = "reviewed"
+    KEPT = "kept"
+    DISCARDED = "discarded"
+    INCONCLUSIVE = "inconclusive"
+    REJECTED = "rejected"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class RunState(StrEnum):
+    """Where one run stands; `measured`, `failed` and `cancelled` are ends."""
+
+    PLANNED = "planned"
+    SUBMITTED = "submitted"
+    FINISHED = "finished"
+    MEASURED = "measured"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class JobState(StrEnum):
+    """A run as the backend knows it."""
+
+    INTENDED = "intended"
+    RUNNING = "running"
+    ENDED = "ended"
+    LOST = "lost"
+
+
+class VerdictKind(StrEnum):
+    """Computed, never judged."""
+
+    KEEP = "keep"
+    DISCARD = "discard"
+    INCONCLUSIVE = "inconclusive"
+    REJECTED = "rejected"
+    FAILED = "failed"
+    PRUNED = "pruned"
+
+
+class Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Proposal(Record):
+    """What to run next: a whole configuration, a seed, and the reason in one line."""
+
+    parameters: dict[str, Scalar]
+    """Every parameter with its value."""
+    changed: dict[str, Scalar]
+    """Only what differs from the baseline."""
+    variable: str
+    """The variable under test as a slug, for the branch: `baseline`, `learning-rate-0-003`, `combine-3`."""
+    technique: str | None = None
+    """Catalog id of the technique, where one stands behind the change."""
+    phase: Phase
+    seed: int
+    reason: str
+
+
+class Experiment(Record):
+    """One configuration under test."""
+
+    study: str
+    number: int
+    scenario: str
+    method: str
+    base_model: str
+    variable: str
+    technique: str | None = None
+    parameters: dict[str, Scalar]
+    changed: dict[str, Scalar]
+    phase: Phase
+    reason: str
+    state: ExperimentState = ExperimentState.PLANNED
+    branch: str
+    base_commit: str
+    """The commit every experiment of the study starts from."""
+    commit: str | None = None
+    """The commit with the rendered configuration: what every run of the experiment executes."""
+    card_commit: str | None = None
+    """The commit with the latest result card."""
+    note: str = ""
+    created_at: AwareDatetime = Field(default_factory=utc_now)
+
+
+class Run(Record):
+    """One execution of an experiment with one seed."""
+
+    key: str
+    study: str
+    number: int
+    seed: int
+    attempt: int = 1
+    phase: Phase
+    reason: str
+    state: RunState = RunState.PLANNED
+    cause: str | None = None
+    """Short identifier of why it failed: `exit-status`, `timeout`, `metric-absent`, `metric-not-finite`, `lost` …"""
+    detail: str = ""
+    created_at: AwareDatetime = Field(default_factory=utc_now)
+    ended_at: AwareDatetime | None = None
+
+
+class Job(Record):
+    """A run as the backend knows it; the intent is written before the submission."""
+
+    key: str
+    backend: str
+    native_id: str | None = None
+    slot: int
+    directory: str
+    worktree: str
+    state: JobState = JobState.INTENDED
+    intent_at: AwareDatetime = Field(default_factory=utc_now)
+    started_at: AwareDatetime | None = None
+    ended_at: AwareDatetime | None = None
+    exit_code: int | None = None
+    timed_out: bool = False
+    wall_seconds: float | None = None
+    cpu_seconds: float | None = None
+    peak_memory_bytes: int | None = None
+
+
+class Observation(Record):
+    """The typed metrics read from one run."""
+
+    key: str
+    values: dict[str, float]
+    """Metric name → finite value, the objective included."""
+    sources: dict[str, str] = Field(default_factory=dict)
+    """Metric name → where it was read, e.g. `stdout.log`."""
+    read_at: AwareDatetime = Field(default_factory=utc_now)
+
+
+class Effect(Record):
+    """An improvement over the baseline with its interval, in the metric's unit; above 0 is better, always."""
+
+    delta: float
+    low: float | None = None
+    high: float | None = None
+    confidence: float = 0.95
+    unit: str = ""
+    runs: int
+    """Runs of the experiment behind it."""
+    baseline_runs: int
+    """Runs of the baseline behind it."""
+    paired: bool = False
+
+
+class Verdict(Record):
+    """What the lab believes of an experiment, and why."""
+
+    number: int
+    kind: VerdictKind
+    effect: Effect | None = None
+    basis: Phase
+    """The phase whose runs it rests on."""
+    label: str
+    """One or two plain words: `confirmed`, `promising`, `without effect`, `worse`, `too close to call`, `failed` …"""
+    reason: str
+    decided_at: AwareDatetime = Field(default_factory=utc_now)
+
+
+class Lesson(Record):
+    """One line of `lessons.jsonl`: what was tried, where, what it did, with evidence."""
+
+    id: str
+    """Hash of everything but `id` and `time`."""
+    time: AwareDatetime
+    study: str
+    scenario: str
+    base_model: str
+    base_model_size: str | None = None
+    method: str
+    technique: str | None = None
+    parameters: dict[str, Scalar]
+    """What was changed, with the value tried."""
+    baseline: dict[str, Scalar] = Field(default_factory=dict)
+    """The same parameters' baseline values."""
+    metric: str
+    effect: Effect | None = None
+    verdict: VerdictKind
+    label: str
+    cause: str | None = None
+    remedy: str | None = None
+    scope: str = ""
+    """Where it may be expected to hold, e.g. `pydoc/pretrain`."""
+    evidence: dict[str, str]
+    """`branch`, `commit`, `experiment`."""
+    author: str = ""
+    supersedes: list[str] = Field(default_factory=list)
+
+
+class Question(Record):
+    """Something only a person may decide."""
+
+    id: str
+    study: str
+    kind: str
+    text: str
+    options: list[str]
+    default: str
+    """The safe answer."""
+    evidence: str = ""
+    asked_at: AwareDatetime = Field(default_factory=utc_now)
+    answer: str | None = None
+    answered_by: str | None = None
+    answered_at: AwareDatetime | None = None
+
+
+class Spend(Record):
+    """What one run reserved and then used of the budget."""
+
+    key: str
+    reserved_runs: int = 1
+    settled: bool = False
+    wall_seconds: float = 0.0
+    gpu_hours: float = 0.0

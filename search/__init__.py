@@ -1,0 +1,1 @@
+"""What to try next and what to believe. Pure functions: no I/O, no graph, no backend."""

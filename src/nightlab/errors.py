@@ -1,0 +1,109 @@
+"""The one tree of errors a person may meet.
+
+::
+
+    NightlabError
+    ├── ConfigError        the study file: which file, key, value, and the mend
+    ├── GitError           the training repository or a worktree
+    ├── LedgerError        the study's records
+    ├── LauncherError      a configuration that cannot be turned into a command
+    ├── BackendError       a backend that cannot take, find or end a job
+    ├── MetricError        a metric that cannot be read as a finite number
+    ├── BudgetError        a budget that is spent or cannot cover the plan
+    ├── LockedError        a change to a locked parameter or a frozen path
+    └── StudyBusyError     another lab is running this study
+
+A failed training job is data (`Run.cause`), never one of these. The command line prints `str(error)`, one line, and
+exits with 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = [
+    "BackendError",
+    "BudgetError",
+    "ConfigError",
+    "Fault",
+    "GitError",
+    "LauncherError",
+    "LedgerError",
+    "LockedError",
+    "MetricError",
+    "NightlabError",
+    "StudyBusyError",
+]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One mistake in a file a person wrote: where, which value, what is wrong, how to mend it."""
+
+    message: str
+    file: Path | None = None
+    line: int | None = None
+    key: str | None = None
+    value: object = None
+    mend: str | None = None
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}: " if self.file and self.line else f"{self.file}: " if self.file else ""
+        key = f"{self.key}: " if self.key else ""
+        mend = f" ({self.mend})" if self.mend else ""
+        return f"{place}{key}{self.message}{mend}"
+
+
+class NightlabError(Exception):
+    """Base of every error that is meant for a person; `str()` is one line that says what, where and how to mend it."""
+
+
+class ConfigError(NightlabError):
+    """One or more faults in the study file; all of them are carried at once."""
+
+    def __init__(self, faults: list[Fault] | Fault | str) -> None:
+        if isinstance(faults, str):
+            faults = Fault(faults)
+        self.faults: list[Fault] = faults if isinstance(faults, list) else [faults]
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+class GitError(NightlabError):
+    """Git refused, or the repository is not in the state the lab needs."""
+
+
+class LedgerError(NightlabError):
+    """The ledger cannot be opened, or a record in it contradicts what is to be written."""
+
+
+class LauncherError(NightlabError):
+    """The configuration cannot be rendered into a command."""
+
+
+class BackendError(NightlabError):
+    """The backend cannot take, find or end a job."""
+
+
+class MetricError(NightlabError):
+    """The metric is absent, ambiguous or not a finite number; `cause` is a short identifier for the record."""
+
+    def __init__(self, message: str, *, cause: str) -> None:
+        self.cause = cause
+        super().__init__(message)
+
+
+class BudgetError(NightlabError):
+    """The budget is spent, or too small for what was asked."""
+
+
+class LockedError(NightlabError):
+    """An experiment would change what no experiment may change."""
+
+
+class StudyBusyError(NightlabError):
+    """Another lab holds this study; `pid` is its process."""
+
+    def __init__(self, message: str, *, pid: int | None = None) -> None:
+        self.pid = pid
+        super().__init__(message)

@@ -1,0 +1,1 @@
+"""How the lab touches the world: backends, launchers, metric readers."""

@@ -1,0 +1,1 @@
+"""What turns a configuration into a command and files."""

@@ -1,0 +1,1 @@
+"""What reads typed metrics from what a run left behind."""

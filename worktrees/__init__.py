@@ -1,0 +1,1 @@
+"""Where an experiment lives: branches and worktrees through git."""
