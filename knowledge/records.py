@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from nightlab.configs.study import Scalar
+from nightlab.configs.study import Scalar, Study
 
 __all__ = [
     "Effect",
+    "Event",
     "Experiment",
     "ExperimentState",
     "Job",
@@ -23,8 +28,11 @@ __all__ = [
     "Run",
     "RunState",
     "Spend",
+    "StudyRow",
+    "StudyStatus",
     "Verdict",
     "VerdictKind",
+    "configuration_key",
     "run_key",
     "utc_now",
 ]
@@ -37,6 +45,16 @@ def utc_now() -> datetime:
 def run_key(study: str, number: int, attempt: int, seed: int) -> str:
     """The deterministic key of a side effect: `study/NN/attempt/seed`."""
     return f"{study}/{number:02d}/{attempt}/{seed}"
+
+
+def configuration_key(parameters: Mapping[str, Scalar]) -> str:
+    """Identity of a configuration: equal for `{"a": 1, "b": 2.5}` and `{"b": 2.5, "a": 1.0}`, not for `a: true`."""
+
+    def canonical(value: Scalar) -> Scalar:
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+    text = json.dumps({name: canonical(value) for name, value in parameters.items()}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Phase(StrEnum):
@@ -67,12 +85,17 @@ class ExperimentState(StrEnum):
 
 
 class RunState(StrEnum):
-    """Where one run stands; `measured`, `failed` and `cancelled` are ends."""
+    """Where one run stands; `reviewed`, `rejected`, `failed` and `cancelled` are ends."""
 
     PLANNED = "planned"
     SUBMITTED = "submitted"
     FINISHED = "finished"
+    """The job has ended; its metrics are not read yet."""
     MEASURED = "measured"
+    REVIEWED = "reviewed"
+    """Measured, audited and believed."""
+    REJECTED = "rejected"
+    """Measured, but the audit found a reason not to believe it (`cause`, `detail`)."""
     FAILED = "failed"
     CANCELLED = "cancelled"
 
@@ -276,3 +299,46 @@ class Spend(Record):
     settled: bool = False
     wall_seconds: float = 0.0
     gpu_hours: float = 0.0
+
+
+class StudyStatus(StrEnum):
+    """Where a study stands."""
+
+    NEW = "new"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    WAITING = "waiting"
+    """Nothing can go on before a question is answered."""
+    FINISHED = "finished"
+
+
+class StudyRow(Record):
+    """The study as the ledger holds it."""
+
+    name: str
+    study: Study
+    """The study as loaded."""
+    base_commit: str
+    status: StudyStatus = StudyStatus.NEW
+    phase: str = ""
+    """The lab's phase, for people: `understand`, `design`, `verify`."""
+    deadline: AwareDatetime | None = None
+    started_at: AwareDatetime | None = None
+    finished_at: AwareDatetime | None = None
+    graph_version: str = ""
+    """Version of the graph that wrote the checkpoints."""
+    design: list[dict[str, Any]] | None = None
+    """The ranked factors, None until the design document is written."""
+    frozen_hashes: dict[str, str] = Field(default_factory=dict)
+    """Frozen path → hash at the base commit."""
+
+
+class Event(Record):
+    """One line of the study's story; `id` grows with time."""
+
+    id: int
+    time: AwareDatetime
+    kind: str
+    number: int | None = None
+    """The experiment it belongs to."""
+    text: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +20,8 @@ class RunFiles:
     stderr: Path
     worktree: Path
     output: Path
+    started_at: datetime | None = None
+    """When the run started, UTC: a metric file last written before it is another run's and counts as absent."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,191 @@
+"""The database below the ledger: opening and checking it, transactions, records to rows and back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from sqlalchemy import Connection, Engine, Select, Table, insert, inspect, select, text, update
+from sqlalchemy.exc import DBAPIError
+
+from nightlab.errors import LedgerError
+from nightlab.knowledge import tables
+from nightlab.knowledge.records import Experiment, Run, StudyRow
+from nightlab.knowledge.states import check_move
+
+__all__ = ["Database", "as_row", "columns", "fetch_all", "fetch_one", "record_of", "select_as"]
+
+R = TypeVar("R", bound=BaseModel)
+
+_FIXED = frozenset({"key", "study", "number", "seed", "attempt", "created_at"})
+"""What identifies a record; no update changes it."""
+
+
+class Database:
+    """One open database with the ledger's tables, safe to share between threads."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._writer = engine.execution_options(writes=True)
+        self._joined = threading.local()
+        self._place = engine.url.database or str(engine.url)
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open the SQLite file `path`, made when there is none.
+
+        Raises LedgerError when the file is no ledger, is damaged or has another schema version.
+        """
+        database = cls(tables.ledger_engine(path))
+        try:
+            database._check_schema()
+        except LedgerError:
+            database.close()
+            raise
+        return database
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _t: TracebackType | None) -> None:
+        self.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make everything this thread writes in the block one transaction: all of it is kept, or nothing."""
+        with self._write() as connection:
+            if getattr(self._joined, "connection", None) is not None:
+                yield
+                return
+            self._joined.connection = connection
+            try:
+                yield
+            finally:
+                self._joined.connection = None
+
+    def _read(self) -> AbstractContextManager[Connection]:
+        return self._transaction(self._engine)
+
+    def _write(self) -> AbstractContextManager[Connection]:
+        return self._transaction(self._writer)
+
+    @contextmanager
+    def _transaction(self, engine: Engine) -> Iterator[Connection]:
+        joined: Connection | None = getattr(self._joined, "connection", None)
+        try:
+            if joined is None:
+                with engine.begin() as connection:
+                    yield connection
+            else:
+                with joined.begin_nested():
+                    yield joined
+        except DBAPIError as error:
+            raise LedgerError(f"{self._place}: {error.orig}") from error
+
+    def _all(self, query: Select[Any], kind: type[R]) -> list[R]:
+        with self._read() as connection:
+            return fetch_all(connection, query, kind)
+
+    def _one(self, query: Select[Any], kind: type[R]) -> R | None:
+        with self._read() as connection:
+            return fetch_one(connection, query, kind)
+
+    def _check_schema(self) -> None:
+        with self._read() as connection:
+            held = inspect(connection).get_table_names()
+            if held:
+                self._check_held(connection, held)
+                return
+        with self._write() as connection:
+            # Another process may have made the tables since.
+            if not inspect(connection).get_table_names():
+                tables.metadata.create_all(connection)
+                connection.execute(insert(tables.meta).values(name="schema", value=str(tables.SCHEMA_VERSION)))
+
+    def _check_held(self, connection: Connection, held: list[str]) -> None:
+        if "meta" not in held:
+            raise LedgerError(f"{self._place}: is a database, but not a ledger (move it away)")
+        version = connection.execute(select(tables.meta.c.value).where(tables.meta.c.name == "schema")).scalar()
+        if version != str(tables.SCHEMA_VERSION):
+            raise LedgerError(
+                f"{self._place}: has schema version {version}, this nightlab reads {tables.SCHEMA_VERSION} "
+                "(use the nightlab that wrote it, or give the study another name)"
+            )
+        if connection.dialect.name == "sqlite":
+            verdict = connection.execute(text("PRAGMA quick_check(1)")).scalar()
+            if verdict != "ok":
+                first = str(verdict).splitlines()[-1]
+                raise LedgerError(f"{self._place}: is damaged: {first} (restore it from a copy, or start anew)")
+
+    def _found(self, record: R | None, what: str) -> R:
+        if record is None:
+            raise LedgerError(f"{self._place}: holds no {what}")
+        return record
+
+    def _update(
+        self, connection: Connection, table: Table, kind: type[R], where: dict[str, Any], changes: dict[str, Any]
+    ) -> R:
+        """Change the one row that `where` names. Raises LedgerError for an unknown row or field and an illegal move."""
+        what = "study yet" if kind is StudyRow else f"{kind.__name__.lower()} {next(iter(where.values()))}"
+        here = [table.c[column] == value for column, value in where.items()]
+        held = self._found(fetch_one(connection, select_as(table, kind).where(*here), kind), what)
+        fixed = {"name"} if kind is StudyRow else _FIXED
+        if refused := sorted(fixed & changes.keys()):
+            raise LedgerError(f"{what}: {', '.join(refused)} cannot be changed")
+        new = _changed(held, changes, what)
+        if isinstance(held, Experiment | Run) and isinstance(new, Experiment | Run):
+            check_move(what, held.state, new.state)
+        if new != held:
+            connection.execute(update(table).where(*here).values(**new.model_dump(include=set(changes))))
+        return new
+
+
+def columns(table: Table, kind: type[BaseModel]) -> list[Any]:
+    """The columns that make a record of this kind."""
+    return [table.c[name] for name in kind.model_fields]
+
+
+def select_as(table: Table, kind: type[BaseModel]) -> Select[Any]:
+    return select(*columns(table, kind))
+
+
+def fetch_all(connection: Connection, query: Select[Any], kind: type[R]) -> list[R]:
+    return [record_of(row._asdict(), kind) for row in connection.execute(query)]
+
+
+def fetch_one(connection: Connection, query: Select[Any], kind: type[R]) -> R | None:
+    row = connection.execute(query).first()
+    return None if row is None else record_of(row._asdict(), kind)
+
+
+def record_of(fields: dict[str, Any], kind: type[R]) -> R:
+    """The record a row holds. Raises LedgerError where another version of nightlab wrote what this one cannot read."""
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        mend = "use the nightlab that wrote it, or give the study another name"
+        raise LedgerError(f"{kind.__name__} in the ledger: {_first(error)} ({mend})") from error
+
+
+def as_row(record: BaseModel) -> dict[str, Any]:
+    return record.model_dump()
+
+
+def _changed(held: R, changes: dict[str, Any], what: str) -> R:
+    try:
+        return type(held).model_validate({**dict(held), **changes})
+    except ValidationError as error:
+        raise LedgerError(f"{what}: {_first(error)}") from error
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -1,0 +1,223 @@
+"""Lessons of all studies: `lessons.jsonl`, one JSON object a line, append-only, mergeable by union.
+
+A line is written in one piece under a lock and synced to disk. Whoever was killed in the middle leaves a torn last
+line: readers skip it, the next append takes it away. The id is a hash of the content, so the same lesson is never there
+twice.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from io import FileIO
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from nightlab.configs.study import Scalar, Study
+from nightlab.errors import LedgerError
+from nightlab.knowledge.records import Experiment, Lesson, Verdict, VerdictKind, utc_now
+
+__all__ = ["LessonFile", "LevelPrior", "append", "current", "make_lesson", "merge", "prior_from", "read"]
+
+
+@dataclass(frozen=True)
+class LessonFile:
+    """What a lessons file holds, each lesson once, in the order of the file."""
+
+    lessons: tuple[Lesson, ...]
+    skipped: int = 0
+    """Complete lines that are no lesson."""
+    torn: bool = False
+    """Whether the last line was cut off while it was written."""
+
+
+@dataclass(frozen=True)
+class LevelPrior:
+    """What earlier lessons say of one level of one parameter."""
+
+    kept: int
+    discarded: int
+    """Discarded or pruned."""
+    undecided: int
+    """Inconclusive: neither help nor harm was shown."""
+    mean_effect: float | None
+    """Mean improvement in the metric's unit; None without effects or where the metrics differ."""
+    same_scenario: bool
+    """False when this scenario has no lesson on the level and those of other scenarios stand in."""
+
+
+def make_lesson(
+    study: Study,
+    experiment: Experiment,
+    verdict: Verdict,
+    *,
+    cause: str | None = None,
+    remedy: str | None = None,
+    supersedes: Iterable[str] = (),
+    now: datetime | None = None,
+) -> Lesson:
+    """The lesson of one judged experiment, with its id; `now` is the time it is learnt."""
+    lesson = Lesson(
+        id="",
+        time=now or utc_now(),
+        study=study.study,
+        scenario=experiment.scenario,
+        base_model=experiment.base_model,
+        method=experiment.method,
+        technique=experiment.technique,
+        parameters=experiment.changed,
+        baseline={name: study.parameters[name] for name in experiment.changed if name in study.parameters},
+        metric=study.objective.metric,
+        effect=verdict.effect,
+        verdict=verdict.kind,
+        label=verdict.label,
+        cause=cause,
+        remedy=remedy,
+        scope=f"{experiment.scenario}/{experiment.method}",
+        evidence={
+            "experiment": f"{experiment.number:02d}",
+            "branch": experiment.branch,
+            "commit": experiment.commit or "",
+        },
+        author=study.author,
+        supersedes=list(supersedes),
+    )
+    return lesson.model_copy(update={"id": lesson_id(lesson)})
+
+
+def lesson_id(lesson: Lesson) -> str:
+    """16 hexadecimal digits of the SHA-256 of everything but `id` and `time`."""
+    content = json.dumps(lesson.model_dump(mode="json", exclude={"id", "time"}), sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def read(path: Path) -> LessonFile:
+    """The lessons in `path`; an absent file holds none. Raises LedgerError when it cannot be read."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return LessonFile(())
+    except OSError as error:
+        raise LedgerError(f"{path}: lessons cannot be read: {error.strerror}") from error
+    return _parse(content)
+
+
+def append(path: Path, lesson: Lesson) -> bool:
+    """Add a lesson; False when the file holds it already. Raises LedgerError when it cannot be written."""
+    return _append_all(path, [lesson]) == 1
+
+
+def merge(paths: Iterable[Path], into: Path) -> int:
+    """Add to `into` what the files `paths` hold and it does not, oldest first; returns how many were added."""
+    lessons = {lesson.id: lesson for path in paths for lesson in read(path).lessons}
+    return _append_all(into, sorted(lessons.values(), key=lambda lesson: (lesson.time, lesson.id)))
+
+
+def current(lessons: Iterable[Lesson]) -> list[Lesson]:
+    """The lessons that no other one supersedes."""
+    held = list(lessons)
+    superseded = {old for lesson in held for old in lesson.supersedes}
+    return [lesson for lesson in held if lesson.id not in superseded]
+
+
+def prior_from(lessons: Iterable[Lesson], scenario: str, method: str) -> dict[str, dict[Scalar, LevelPrior]]:
+    """Parameter → level → what lessons of this method say of it, those of this scenario first.
+
+    Only lessons that changed a single parameter count: in a combination nobody can tell which part did it. Failed and
+    rejected experiments say nothing of a level's effect.
+    """
+    told: dict[tuple[str, Scalar], list[Lesson]] = {}
+    for lesson in current(lessons):
+        if lesson.method == method and len(lesson.parameters) == 1 and lesson.verdict in _TELLING:
+            told.setdefault(next(iter(lesson.parameters.items())), []).append(lesson)
+    prior: dict[str, dict[Scalar, LevelPrior]] = {}
+    for (name, level), all_of_level in told.items():
+        here = [lesson for lesson in all_of_level if lesson.scenario == scenario]
+        prior.setdefault(name, {})[level] = _level_prior(here or all_of_level, same_scenario=bool(here))
+    return prior
+
+
+_DISCARDED = (VerdictKind.DISCARD, VerdictKind.PRUNED)
+_TELLING = (VerdictKind.KEEP, VerdictKind.INCONCLUSIVE, *_DISCARDED)
+
+
+def _level_prior(lessons: list[Lesson], *, same_scenario: bool) -> LevelPrior:
+    effects = [lesson.effect.delta for lesson in lessons if lesson.effect]
+    yardsticks = {(lesson.metric, lesson.effect.unit) for lesson in lessons if lesson.effect}
+    return LevelPrior(
+        kept=sum(lesson.verdict is VerdictKind.KEEP for lesson in lessons),
+        discarded=sum(lesson.verdict in _DISCARDED for lesson in lessons),
+        undecided=sum(lesson.verdict is VerdictKind.INCONCLUSIVE for lesson in lessons),
+        mean_effect=sum(effects) / len(effects) if len(yardsticks) == 1 else None,
+        same_scenario=same_scenario,
+    )
+
+
+def _parse(content: bytes) -> LessonFile:
+    *lines, tail = content.split(b"\n")
+    parsed = [_lesson(line) for line in lines if line.strip()]
+    # A last line that lacks nothing but its end is a whole lesson.
+    last = _lesson(tail)
+    lessons: dict[str, Lesson] = {}
+    for lesson in (*parsed, last):
+        if lesson:
+            lessons.setdefault(lesson.id, lesson)
+    return LessonFile(tuple(lessons.values()), parsed.count(None), torn=bool(tail) and last is None)
+
+
+def _lesson(line: bytes) -> Lesson | None:
+    try:
+        return Lesson.model_validate_json(line)
+    except ValidationError:
+        return None
+
+
+def _append_all(path: Path, lessons: Iterable[Lesson]) -> int:
+    lines = {lesson.id: _line(lesson) for lesson in lessons}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+b", buffering=0) as file:
+            # The file is its own lock: a lock file beside it would litter the user's checkout.
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            content = file.read()
+            held = {lesson.id for lesson in _parse(content).lessons}
+            new = [line for key, line in lines.items() if key not in held]
+            if new:
+                _write_after(file, content, b"".join(new))
+    except OSError as error:
+        raise LedgerError(f"{path}: lessons cannot be written: {error.strerror}") from error
+    return len(new)
+
+
+def _line(lesson: Lesson) -> bytes:
+    try:
+        text = json.dumps(lesson.model_dump(mode="json"), sort_keys=True, ensure_ascii=False, allow_nan=False)
+    except ValueError as error:
+        raise LedgerError(f"lesson {lesson.id}: holds a number that is not finite; it is not written") from error
+    return text.encode() + b"\n"
+
+
+def _write_after(file: FileIO, content: bytes, lines: bytes) -> None:
+    """Write `lines` behind the last complete line of `content`, in one piece; a failed write leaves no half line."""
+    tail = content[content.rfind(b"\n") + 1 :]
+    end = len(content)
+    if tail and _lesson(tail):
+        lines = b"\n" + lines
+    elif tail:
+        end -= len(tail)
+        file.truncate(end)
+    try:
+        written = 0
+        while written < len(lines):
+            written += file.write(lines[written:])
+    except OSError:
+        file.truncate(end)
+        raise
+    os.fsync(file)
