@@ -68,8 +68,8 @@ class Backend(Protocol):
         """Status of the jobs `{key: directory}`; a job that vanished without a result is `lost`."""
         ...
 
-    def wait(self, directories: Mapping[str, Path], seconds: float) -> None:
-        """Return as soon as one of the jobs ended, or after `seconds`."""
+    def wait(self, directories: Mapping[str, Path], seconds: float) -> bool:
+        """True as soon as one of the jobs has ended, False after `seconds` without."""
         ...
 
     def cancel(self, directories: Mapping[str, Path]) -> Iterable[str]:
