@@ -1,0 +1,132 @@
+"""Belief: the verdict on each experiment, computed from the runs and nothing else (design: section 5)."""
+
+from __future__ import annotations
+
+from nightlab.configs.study import Study
+from nightlab.knowledge.records import Effect, Phase, Verdict, VerdictKind
+from nightlab.search.effects import estimate_effect, paired_effect
+from nightlab.search.evidence import Evidence
+from nightlab.search.history import Cell, History
+
+__all__ = ["describe", "discard_label", "estimate_effect", "judge", "judge_all", "paired_effect"]
+
+
+def judge_all(study: Study, history: History) -> dict[int, Verdict]:
+    """The verdict on every experiment that has one."""
+    evidence = Evidence.of(study, history.trials)
+    verdicts = (_judge(evidence, history, cell) for cell in evidence.changes)
+    return {verdict.number: verdict for verdict in verdicts if verdict}
+
+
+def judge(study: Study, history: History, number: int) -> Verdict | None:
+    """The verdict on one experiment; None for the baseline and while none of its runs has ended."""
+    evidence = Evidence.of(study, history.trials)
+    cell = next((cell for cell in evidence.changes if cell.number == number), None)
+    return _judge(evidence, history, cell) if cell else None
+
+
+def describe(effect: Effect) -> str:
+    """`+0.0123 bits/byte [+0.008, +0.016]`."""
+    unit = f" {effect.unit}" if effect.unit else ""
+    if effect.low is None or effect.high is None:
+        return f"{effect.delta:+.3g}{unit} (no interval yet)"
+    return f"{effect.delta:+.3g}{unit} [{effect.low:+.3g}, {effect.high:+.3g}]"
+
+
+def discard_label(effect: Effect, min_effect: float) -> str | None:
+    """`worse`, `without effect` or `no worthwhile gain`; None where a worthwhile gain is still possible."""
+    if effect.low is None or effect.high is None:
+        return None
+    if (-min_effect < effect.low and effect.high < min_effect) or effect.low == effect.high == 0:
+        return "without effect"
+    if effect.high >= min_effect:
+        return None
+    return "worse" if effect.high < 0 else "no worthwhile gain"
+
+
+def _judge(evidence: Evidence, history: History, cell: Cell) -> Verdict | None:
+    ended = [trial for trial in cell.trials if trial.state != "pending"]
+    if not ended:
+        return None
+    basis = cell.trials[0].phase
+    if cell.rejected:
+        return _verdict(cell, VerdictKind.REJECTED, basis, "rejected", "review rejected a run of it: see its audit")
+    if not cell.values:
+        runs = "its run" if len(ended) == 1 else f"all {len(ended)} runs"
+        return _verdict(cell, VerdictKind.FAILED, basis, "failed", f"{runs} failed: no value to compare")
+    if any(trial.phase == Phase.CONFIRM for trial in cell.trials):
+        return _judge_finalist(evidence, history, cell)
+    return _judge_found(evidence, cell, "not tested on fresh seeds")
+
+
+def _judge_finalist(evidence: Evidence, history: History, cell: Cell) -> Verdict:
+    """The verdict of confirmation, once it is complete; until then that of the runs that found it."""
+    runs = [trial for trial in cell.trials if trial.phase == Phase.CONFIRM]
+    comparisons = sum(any(t.phase == Phase.CONFIRM for t in other.trials) for other in evidence.changes)
+    effect = paired_effect(
+        evidence.study, cell.confirmed, evidence.baseline.confirmed, evidence.exploration_noise, comparisons=comparisons
+    )
+    if failed := sum(trial.usable is None and trial.state != "pending" for trial in runs):
+        reason = f"failed on {failed} of {len(runs)} fresh seeds"
+        return _verdict(cell, VerdictKind.INCONCLUSIVE, Phase.CONFIRM, "unstable", reason, effect)
+    if effect is None or _incomplete(evidence, history, cell):
+        return _judge_found(evidence, cell, "confirmation on fresh seeds is not complete")
+    return _judge_confirmed(evidence.study, cell, effect, comparisons)
+
+
+def _incomplete(evidence: Evidence, history: History, cell: Cell) -> bool:
+    """Whether pairs are still to come: a verdict at every look would let luck pick the moment."""
+    pending = any(
+        trial.state == "pending" and trial.phase == Phase.CONFIRM
+        for side in (cell, evidence.baseline)
+        for trial in side.trials
+    )
+    started = sum(trial.phase == Phase.CONFIRM for trial in cell.trials)
+    return pending or (started < evidence.study.search.confirm_seeds and history.runs_left >= 2)
+
+
+def _judge_confirmed(study: Study, cell: Cell, effect: Effect, comparisons: int) -> Verdict:
+    line = study.objective.min_effect
+    text = f"{describe(effect)} on {effect.runs} fresh seeds"
+    if comparisons > 1:
+        text += f", corrected for {comparisons} finalists"
+    if effect.low is not None and effect.low > line:
+        reason = f"{text}: beyond the least worthwhile gain of {line:g}"
+        return _verdict(cell, VerdictKind.KEEP, Phase.CONFIRM, "confirmed", reason, effect)
+    if label := discard_label(effect, line):
+        return _verdict(cell, VerdictKind.DISCARD, Phase.CONFIRM, label, f"{text}: {_why(label, line)}", effect)
+    reason = f"{text}: not surely beyond the least worthwhile gain of {line:g}"
+    return _verdict(cell, VerdictKind.INCONCLUSIVE, Phase.CONFIRM, "not confirmed", reason, effect)
+
+
+def _judge_found(evidence: Evidence, cell: Cell, missing: str) -> Verdict:
+    """The verdict without confirmation: never a win."""
+    basis, line = cell.trials[0].phase, evidence.study.objective.min_effect
+    effect = evidence.effect(cell)
+    if effect is None:
+        reason = "the baseline has no value to compare with"
+        return _verdict(cell, VerdictKind.INCONCLUSIVE, basis, "too close to call", reason)
+    runs = "1 run" if effect.runs == 1 else f"{effect.runs} runs"
+    text = f"{describe(effect)} from {runs} against {effect.baseline_runs} of the baseline"
+    if label := discard_label(effect, line):
+        return _verdict(cell, VerdictKind.DISCARD, basis, label, f"{text}: {_why(label, line)}", effect)
+    if effect.low is not None and effect.low > 0:
+        return _verdict(
+            cell, VerdictKind.INCONCLUSIVE, basis, "promising", f"{text}: looks better, but {missing}", effect
+        )
+    reason = f"{text}: noise allows both a gain worth having and none"
+    return _verdict(cell, VerdictKind.INCONCLUSIVE, basis, "too close to call", reason, effect)
+
+
+def _why(label: str, line: float) -> str:
+    return {
+        "worse": "worse than the baseline",
+        "without effect": f"inside ±{line:g}, no difference that matters",
+        "no worthwhile gain": f"a gain of {line:g} is ruled out",
+    }[label]
+
+
+def _verdict(
+    cell: Cell, kind: VerdictKind, basis: Phase, label: str, reason: str, effect: Effect | None = None
+) -> Verdict:
+    return Verdict(number=cell.number, kind=kind, effect=effect, basis=basis, label=label, reason=reason)

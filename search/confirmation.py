@@ -1,0 +1,117 @@
+"""Confirmation: the finalists against the baseline on fresh, common seeds, from runs held in reserve."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import count, islice
+
+from nightlab.configs.study import Study
+from nightlab.knowledge.records import Effect, Phase
+from nightlab.search.evidence import Evidence
+from nightlab.search.history import Cell, History
+
+__all__ = [
+    "ConfirmationSize",
+    "confirmation_size",
+    "due_confirmations",
+    "exploration_left",
+    "finalists",
+    "fresh_seeds",
+    "reserved_size",
+]
+
+RESERVED_SHARE = 0.4
+"""Largest share of the runs after the baseline's replicates that is held back for confirmation."""
+FIRST_FRESH_SEED = 1000
+
+
+@dataclass(frozen=True)
+class ConfirmationSize:
+    """How many finalists, on how many fresh seeds each; the baseline runs beside them."""
+
+    finalists: int
+    seeds: int
+
+    @property
+    def runs(self) -> int:
+        return self.seeds * (self.finalists + 1) if self.finalists else 0
+
+
+def _sizes(study: Study) -> list[ConfirmationSize]:
+    settings = study.search
+    fewer = [ConfirmationSize(n, settings.confirm_seeds) for n in range(settings.confirm_candidates, 0, -1)]
+    return fewer + [ConfirmationSize(1, seeds) for seeds in range(settings.confirm_seeds - 1, 1, -1)]
+
+
+def reserved_size(study: Study, total_runs: int) -> ConfirmationSize:
+    """What confirmation is planned to be in a budget of `total_runs`; smaller where the budget is small."""
+    free = total_runs - study.search.baseline_replicates
+    sizes = _sizes(study)
+    fitting = (size for size in sizes if size.runs <= RESERVED_SHARE * free)
+    smallest = sizes[-1]
+    return next(fitting, smallest if smallest.runs < free else ConfirmationSize(0, 0))
+
+
+def confirmation_size(study: Study, runs: int) -> ConfirmationSize:
+    """The most that `runs` allow, confirmation runs already planned counted among them."""
+    return next((size for size in _sizes(study) if size.runs <= runs), ConfirmationSize(0, 0))
+
+
+def exploration_left(study: Study, history: History) -> int:
+    """Runs that may still go into finding something: what is left without confirmation's reserve."""
+    reserve = reserved_size(study, history.runs_left + len(history.trials)).runs
+    planned = sum(trial.phase == Phase.CONFIRM for trial in history.trials)
+    return max(0, history.runs_left - max(0, reserve - planned))
+
+
+def fresh_seeds(history: History, seed: int, number: int) -> list[int]:
+    """`number` seeds that nothing but confirmation has run with; a function of the search's seed and the history."""
+    used = {trial.seed for trial in history.trials if trial.phase != Phase.CONFIRM}
+    start = FIRST_FRESH_SEED * (1 + seed % FIRST_FRESH_SEED)
+    return list(islice((fresh for fresh in count(start) if fresh not in used), number))
+
+
+def finalists(evidence: Evidence, number: int, predicted: Cell | None = None) -> list[Cell]:
+    """The configurations to confirm, at most `number`: those already in confirmation, then the most promising.
+
+    `predicted`: the best combination by the array's main effects; it goes first unless its own runs speak against it.
+    """
+    started = [cell for cell in evidence.changes if any(trial.phase == Phase.CONFIRM for trial in cell.trials)]
+    ranked = sorted(_scored(evidence), key=lambda entry: -entry[0])
+    others = [cell for _, cell in ranked if cell not in started]
+    if predicted in others and _holds_up(evidence, predicted, others[0]):
+        others.remove(predicted)
+        others.insert(0, predicted)
+    return [*started, *others[: max(0, number - len(started))]]
+
+
+def _scored(evidence: Evidence) -> list[tuple[float, Cell]]:
+    line, found = evidence.study.objective.min_effect, []
+    for cell in evidence.changes:
+        effect = evidence.found_effect(cell) if cell.sound else None
+        if effect is not None and _may_win(effect, line):
+            # One standard error off: of two equal means the one behind more runs is the safer choice.
+            found.append((effect.delta - evidence.found_error(cell), cell))
+    return found
+
+
+def _may_win(effect: Effect, line: float) -> bool:
+    return effect.delta > 0 and (effect.high is None or effect.high > line)
+
+
+def _holds_up(evidence: Evidence, predicted: Cell, best: Cell) -> bool:
+    ours, theirs = evidence.found_effect(predicted), evidence.found_effect(best)
+    if ours is None or theirs is None:
+        return False
+    spread = evidence.exploration_noise.sd * math.sqrt(1 / len(predicted.explored) + 1 / len(best.explored))
+    return ours.delta >= theirs.delta - 2 * spread
+
+
+def due_confirmations(evidence: Evidence, chosen: list[Cell], seeds: list[int]) -> list[tuple[Cell, int]]:
+    """Runs still to be planned, pair by pair and finalist by finalist, so that an early end leaves whole pairs."""
+    due: list[tuple[Cell, int]] = []
+    for finalist in chosen:
+        for seed in seeds:
+            due += [(cell, seed) for cell in (evidence.baseline, finalist) if seed not in cell.seeds]
+    return list({(cell.number, seed): (cell, seed) for cell, seed in due}.values())

@@ -1,0 +1,78 @@
+"""A history seen as evidence: configurations with their runs, the noise, and the effect of each so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
+
+from nightlab.configs.study import Scalar, Study
+from nightlab.knowledge.records import Effect
+from nightlab.search.effects import estimate_effect, standard_error
+from nightlab.search.history import Cell, Trial, cells_of
+from nightlab.search.noise import Noise, pooled_noise
+from nightlab.search.space import configuration_key
+
+__all__ = ["Evidence"]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything measured so far, by configuration."""
+
+    study: Study
+    cells: tuple[Cell, ...]
+
+    @classmethod
+    def of(cls, study: Study, trials: Iterable[Trial]) -> Evidence:
+        return cls(study, cells_of(trials))
+
+    @cached_property
+    def baseline(self) -> Cell:
+        """The baseline with its runs; one without runs when none is planned yet."""
+        unchanged = (cell for cell in self.cells if not cell.changed)
+        return next(unchanged, Cell(0, dict(self.study.parameters), {}, ()))
+
+    @cached_property
+    def changes(self) -> tuple[Cell, ...]:
+        """Every configuration but the baseline."""
+        return tuple(cell for cell in self.cells if cell.changed)
+
+    @cached_property
+    def _by_changes(self) -> dict[str, Cell]:
+        return {configuration_key(cell.changed): cell for cell in self.cells}
+
+    def cell(self, changed: Mapping[str, Scalar]) -> Cell | None:
+        """The configuration that differs from the baseline by exactly `changed`."""
+        return self._by_changes.get(configuration_key(changed))
+
+    @cached_property
+    def noise(self) -> Noise:
+        """Noise from all believable runs."""
+        return pooled_noise(self.study, self.baseline.values, [cell.values for cell in self.changes])
+
+    @cached_property
+    def exploration_noise(self) -> Noise:
+        """Noise from the runs before confirmation only."""
+        return pooled_noise(self.study, self.baseline.explored, [cell.explored for cell in self.changes])
+
+    def effect(self, cell: Cell) -> Effect | None:
+        """Improvement of `cell` over the baseline from all runs, unpaired; None without a run on either side."""
+        if not cell.values or not self.baseline.values:
+            return None
+        return estimate_effect(self.study, cell.values, self.baseline.values, self.noise)
+
+    def found_effect(self, cell: Cell) -> Effect | None:
+        """The same from the runs before confirmation only: what finalists are chosen by."""
+        if not cell.explored or not self.baseline.explored:
+            return None
+        return estimate_effect(self.study, cell.explored, self.baseline.explored, self.exploration_noise)
+
+    def found_error(self, cell: Cell) -> float:
+        """Standard error of `found_effect`."""
+        return standard_error(self.exploration_noise, len(cell.explored), len(self.baseline.explored))
+
+    def improvement(self, value: float) -> float:
+        """How much better `value` is than the baseline's mean."""
+        return (1.0 if self.study.maximize else -1.0) * (value - fmean(self.baseline.values))

@@ -1,0 +1,251 @@
+"""From the ledger's records to everything the report shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from nightlab.configs.study import Guardrail, Study
+from nightlab.knowledge.records import Effect, Experiment, Job, Observation, Run, RunState, Verdict
+from nightlab.report.advice import advise
+from nightlab.report.model import (
+    EffectRow,
+    ExperimentRow,
+    FactorEffectLike,
+    FactorGroup,
+    FailureGroup,
+    Influence,
+    MainEffectLike,
+    MainEffectRow,
+    Metric,
+    Setup,
+    SpendLine,
+    Status,
+    StudyReport,
+    Timeline,
+)
+from nightlab.report.numbers import duration, memory, short
+from nightlab.report.rows import build_rows, measure_noise
+from nightlab.report.sentences import certainty_of, choose_candidate, choose_winners, headline_of
+from nightlab.report.table import result_line
+from nightlab.report.timeline import build_timeline
+from nightlab.report.wording import Wording
+
+__all__ = ["build_report", "influence_of"]
+
+INFLUENCES: dict[str, Influence] = {
+    "confirmed": "helped",
+    "promising": "promising",
+    "without effect": "no effect",
+    "no worthwhile gain": "no effect",
+    "worse": "hurt",
+    "unknown": "unknown",
+}
+"""What the search says of a level or a factor → how it is drawn and grouped."""
+CAUSES = {
+    "exit-status": "the command ended with an error",
+    "signal": "the command was killed by a signal, often for want of memory",
+    "timeout": "the run took longer than the study allows and was ended",
+    "metric-absent": "the run ended well but its output holds no value of the metric",
+    "metric-not-finite": "the metric was nan or infinite: training diverged",
+    "metric-ambiguous": "the metric could be read in more than one way",
+    "metric-unreadable": "the metric's source could not be read",
+    "lost": "the job vanished without a result (the machine or its runner was killed)",
+    "out-of-memory": "the run needed more memory than there was",
+}
+EXAMPLE_CHARACTERS = 200
+
+
+def build_report(
+    study: Study,
+    experiments: Sequence[Experiment],
+    runs: Sequence[Run],
+    jobs: Sequence[Job],
+    observations: Mapping[str, Observation],
+    verdicts: Mapping[int, Verdict],
+    *,
+    factor_effects: Iterable[FactorEffectLike] = (),
+    main_effects: Iterable[MainEffectLike] = (),
+    events: Iterable[str] = (),
+    started_at: datetime | None = None,
+    finished_at: datetime | None = None,
+    status: Status = "finished",
+    stop_reason: str = "",
+    versions: Mapping[str, str] | None = None,
+) -> StudyReport:
+    """The report of a study at any moment of it: before the first run, in the middle, at the end."""
+    objective = study.objective
+    metric = Metric(objective.metric, objective.unit, study.maximize, objective.min_effect)
+    rows = build_rows(study, experiments, runs, jobs, observations, verdicts)
+    baseline = next((row for row in rows if row.is_baseline), None)
+    wording = Wording(metric, measure_noise(baseline))
+    found = list(factor_effects)
+    winners = choose_winners(rows)
+    winner = winners[0] if winners else None
+    candidate = None if winner else choose_candidate(rows)
+    failures = _failures(runs)
+    now = finished_at or (datetime.now(UTC) if status == "running" else None)
+    timeline = build_timeline(jobs, runs, study.backend.slots, now)
+    confidence = study.search.confidence
+    report = StudyReport(
+        study=study.study,
+        goal=study.goal,
+        scenario=study.scenario,
+        method=study.method,
+        base_model=study.base_model,
+        metric=metric,
+        status=status,
+        started_at=started_at,
+        finished_at=finished_at,
+        summary=headline_of(rows, winner, candidate, failures, status, stop_reason, wording),
+        certainty=certainty_of(rows, winner, candidate, confidence, wording),
+        winner=winner,
+        other_winners=tuple(winners[1:]),
+        candidate=candidate,
+        baseline=baseline,
+        noise=wording.noise,
+        advice=(),
+        experiments=rows,
+        rows=tuple(result_line(row, metric, wording) for row in rows),
+        factors=_factor_groups(found, winner),
+        effects=_effects(study, found),
+        main_effects=_main_effects(study, main_effects),
+        failures=failures,
+        timeline=timeline,
+        spend=_spend(study, rows, runs, jobs, timeline, started_at, now),
+        setup=_setup(study, experiments, runs, dict(versions or {})),
+        events=tuple(events),
+    )
+    return replace(report, advice=advise(study, report))
+
+
+def influence_of(effect: Effect, min_effect: float) -> Influence:
+    """By the interval alone: clear of zero, wholly inside ±min_effect, or too wide to say."""
+    if effect.low is None or effect.high is None:
+        return "unknown"
+    if -min_effect <= effect.low and effect.high <= min_effect:
+        return "no effect"
+    if effect.low > 0:
+        return "helped"
+    return "hurt" if effect.high < 0 else "unknown"
+
+
+def _factor_groups(effects: Iterable[FactorEffectLike], winner: ExperimentRow | None) -> tuple[FactorGroup, ...]:
+    """Factors by what is believed of each as a whole; those of the winner first."""
+    inside = {change.name for change in winner.changes} if winner else set()
+    groups: dict[str, list[str]] = {label: [] for label in ("in the winner", *INFLUENCES)}
+    for effect in effects:
+        if effect.level is None:
+            label = "in the winner" if effect.factor in inside else effect.label
+            groups.setdefault(label, []).append(effect.factor)
+    return tuple(FactorGroup(label, tuple(factors)) for label, factors in groups.items() if factors)
+
+
+def _effects(study: Study, effects: Iterable[FactorEffectLike]) -> tuple[EffectRow, ...]:
+    """One row a level that has an effect."""
+    rows = [
+        EffectRow(e.factor, e.level, study.parameters[e.factor], e.effect, INFLUENCES.get(e.label, "unknown"), e.label)
+        for e in effects
+        if e.level is not None and e.effect is not None
+    ]
+    return tuple(sorted(rows, key=lambda row: -row.effect.delta))
+
+
+def _main_effects(study: Study, effects: Iterable[MainEffectLike]) -> tuple[MainEffectRow, ...]:
+    least = study.objective.min_effect
+    rows = [
+        MainEffectRow(
+            e.factor,
+            e.level,
+            study.parameters[e.factor],
+            e.effect,
+            influence_of(e.effect, least),
+            tuple(e.confounded_with),
+        )
+        for e in effects
+    ]
+    return tuple(sorted(rows, key=lambda row: -abs(row.effect.delta)))
+
+
+def _failures(runs: Iterable[Run]) -> tuple[FailureGroup, ...]:
+    by_cause: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.state is RunState.FAILED:
+            by_cause.setdefault(run.cause or "unknown", []).append(run)
+    groups = [
+        FailureGroup(
+            cause=cause,
+            meaning=CAUSES.get(cause, cause.replace("-", " ")),
+            runs=len(failed),
+            experiments=tuple(dict.fromkeys(run.number for run in failed)),
+            example=_last_line(failed),
+        )
+        for cause, failed in by_cause.items()
+    ]
+    return tuple(sorted(groups, key=lambda group: -group.runs))
+
+
+def _last_line(runs: Sequence[Run]) -> str:
+    text = next((run.detail for run in runs if run.detail.strip()), "")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    last = lines[-1] if lines else ""
+    return last if len(last) <= EXAMPLE_CHARACTERS else last[: EXAMPLE_CHARACTERS - 1] + "…"
+
+
+def _spend(
+    study: Study,
+    rows: Sequence[ExperimentRow],
+    runs: Sequence[Run],
+    jobs: Sequence[Job],
+    timeline: Timeline,
+    started_at: datetime | None,
+    now: datetime | None,
+) -> tuple[SpendLine, ...]:
+    budget = study.budget
+    spent_runs = sum(run.state is not RunState.PLANNED for run in runs)
+    tried = sum(not row.is_baseline for row in rows)
+    wall = (now - started_at).total_seconds() if now and started_at else timeline.span_seconds
+    until = f"until {budget.until}" if budget.until else "no limit"
+    cpu = [job.cpu_seconds for job in jobs if job.cpu_seconds is not None]
+    peak = max((job.peak_memory_bytes for job in jobs if job.peak_memory_bytes is not None), default=None)
+    job_seconds = sum(job.wall_seconds for job in jobs if job.wall_seconds is not None)
+    return (
+        _counted("runs", spent_runs, budget.runs),
+        _counted("experiments", tried, budget.experiments),
+        SpendLine(
+            "wall-clock time",
+            duration(wall),
+            duration(budget.duration_seconds) if budget.duration_seconds else until,
+            wall / budget.duration_seconds if budget.duration_seconds else None,
+        ),
+        SpendLine("job time, all slots", duration(job_seconds), "–", None),
+        SpendLine("CPU time of the jobs", duration(sum(cpu)) if cpu else "not recorded", "–", None),
+        SpendLine("peak memory of one job", memory(peak) if peak else "not recorded", "–", None),
+    )
+
+
+def _counted(name: str, used: int, allowed: int | None) -> SpendLine:
+    return SpendLine(name, f"{used:,}", f"{allowed:,}" if allowed else "no limit", used / allowed if allowed else None)
+
+
+def _setup(study: Study, experiments: Sequence[Experiment], runs: Sequence[Run], versions: dict[str, str]) -> Setup:
+    command = study.launcher.command
+    return Setup(
+        base_commit=experiments[0].base_commit if experiments else "",
+        command=command if isinstance(command, str) else " ".join(command),
+        slots=study.backend.slots,
+        locked=("base model", *study.locked),
+        frozen=tuple(study.frozen),
+        guardrails=tuple(_bound(rail) for rail in study.guardrails),
+        seeds=tuple(sorted({run.seed for run in runs})),
+        versions=versions,
+        factors=len(study.space),
+        confidence=study.search.confidence,
+    )
+
+
+def _bound(rail: Guardrail) -> str:
+    low = f"{short(rail.min)} ≤ " if rail.min is not None else ""
+    high = f" ≤ {short(rail.max)}" if rail.max is not None else ""
+    return f"{low}{rail.metric}{high}"

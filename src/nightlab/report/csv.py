@@ -1,0 +1,59 @@
+"""`experiment_results.csv`, one row an experiment with full precision, and Karpathy's five columns as `.tsv`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+from nightlab.knowledge.records import VerdictKind
+from nightlab.report.model import ExperimentRow, StudyReport
+from nightlab.tools.files import write_atomically
+
+__all__ = ["COLUMNS", "write_csv", "write_tsv"]
+
+COLUMNS = (
+    "number", "scenario", "method", "base_model", "variable", "technique", "phase", "parameters", "changed",
+    "metric", "metric_mean", "guardrails", "runs", "failed_runs", "seeds", "effect", "effect_low", "effect_high",
+    "confidence", "unit", "verdict", "label", "reason", "job_ids", "branch", "commit", "note",
+)  # fmt: skip
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def write_csv(report: StudyReport, path: Path) -> None:
+    """RFC 4180 rows in the order of `COLUMNS`; effects above 0 are better whatever the metric's direction."""
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer)
+    writer.writerow(COLUMNS)
+    writer.writerows([_cell(line.record[column]) for column in COLUMNS] for line in report.rows)
+    write_atomically(path, buffer.getvalue())
+
+
+def write_tsv(report: StudyReport, path: Path) -> None:
+    """Commit, metric, peak memory in GB, status (keep, discard, crash), description; tabs, one row an experiment."""
+    lines = [["commit", report.metric.name, "memory_gb", "status", "description"]]
+    for row in report.experiments:
+        value = "" if row.mean is None else f"{row.mean:.6f}"
+        memory = "" if row.peak_memory_bytes is None else f"{row.peak_memory_bytes / 1e9:.1f}"
+        lines.append([(row.commit or "")[:7], value, memory, _status(row), row.title])
+    text = "".join("\t".join(" ".join(cell.split()) for cell in line) + "\n" for line in lines)
+    write_atomically(path, text)
+
+
+def _status(row: ExperimentRow) -> str:
+    if row.mean is None:
+        return "crash" if row.failed_runs else "discard"
+    return "keep" if row.is_baseline or row.verdict is VerdictKind.KEEP else "discard"
+
+
+def _cell(value: object) -> object:
+    """Text that a spreadsheet would run as a formula is led by an apostrophe; numbers pass with all their digits."""
+    if isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    if not isinstance(value, str):
+        return value
+    text = value.replace("\0", "")
+    return f"'{text}" if text.lstrip(" ").startswith(FORMULA_STARTS) else text

@@ -1,0 +1,352 @@
+"""Everything a morning report shows, as plain data; what renders it decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+from nightlab.configs.study import Scalar
+from nightlab.knowledge.records import Effect, ExperimentState, Phase, VerdictKind
+from nightlab.report.numbers import level
+
+__all__ = [
+    "Advice",
+    "Bar",
+    "Change",
+    "EffectRow",
+    "ExperimentRow",
+    "FactorEffectLike",
+    "FactorGroup",
+    "FailureGroup",
+    "Headline",
+    "Influence",
+    "MainEffectLike",
+    "MainEffectRow",
+    "Metric",
+    "Noise",
+    "Point",
+    "ResultLine",
+    "Setup",
+    "SpendLine",
+    "Status",
+    "StudyReport",
+    "Timeline",
+]
+
+Status = Literal["running", "finished", "stopped"]
+Influence = Literal["helped", "promising", "no effect", "hurt", "unknown"]
+
+
+class FactorEffectLike(Protocol):
+    """What the search believes of one level of a factor, or of the factor as a whole (level None)."""
+
+    @property
+    def factor(self) -> str: ...
+    @property
+    def level(self) -> Scalar | None: ...
+    @property
+    def effect(self) -> Effect | None: ...
+    @property
+    def label(self) -> str: ...
+
+
+class MainEffectLike(Protocol):
+    """What one change does on average over the rows of the orthogonal array."""
+
+    @property
+    def factor(self) -> str: ...
+    @property
+    def level(self) -> Scalar: ...
+    @property
+    def effect(self) -> Effect: ...
+    @property
+    def confounded_with(self) -> Sequence[str]: ...
+
+
+@dataclass(frozen=True)
+class Metric:
+    """The objective. Effects are stored with above 0 as better; people read the metric's own change."""
+
+    name: str
+    unit: str
+    maximize: bool
+    min_effect: float
+
+    def change(self, effect: Effect) -> tuple[float, float | None, float | None]:
+        """The metric's own change (delta, low, high), in its true sign."""
+        if self.maximize:
+            return effect.delta, effect.low, effect.high
+        low = None if effect.high is None else -effect.high
+        high = None if effect.low is None else -effect.low
+        return -effect.delta, low, high
+
+    @property
+    def change_unit(self) -> str:
+        """A change of a percentage is counted in points."""
+        return "points" if self.unit == "%" else self.unit
+
+    @property
+    def better(self) -> str:
+        return "higher is better" if self.maximize else "lower is better"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One parameter's way from the baseline's value."""
+
+    name: str
+    before: Scalar | None
+    after: Scalar
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measured run of an experiment; `value` in the metric's unit."""
+
+    number: int
+    seed: int
+    phase: Phase
+    value: float
+    believed: bool
+
+
+@dataclass(frozen=True)
+class ExperimentRow:
+    """One experiment with everything the tables say of it."""
+
+    number: int
+    scenario: str
+    method: str
+    base_model: str
+    variable: str
+    technique: str | None
+    title: str
+    """What it changed, in the study's words: `learning_rate = 0.003`."""
+    parameters: dict[str, Scalar]
+    changes: tuple[Change, ...]
+    phase: Phase
+    state: ExperimentState
+    why: str
+    """Why it was tried."""
+    points: tuple[Point, ...]
+    mean: float | None
+    """Mean of the believed runs the verdict rests on, else of all believed runs."""
+    runs: int
+    failed_runs: int
+    seeds: tuple[int, ...]
+    guardrails: dict[str, float]
+    """Guardrail metric → mean of the believed runs."""
+    breaches: tuple[str, ...]
+    """Guardrails that do not hold, in words."""
+    effect: Effect | None
+    verdict: VerdictKind | None
+    label: str
+    reason: str
+    """Why the verdict is what it is."""
+    basis: Phase | None
+    job_ids: tuple[str, ...]
+    branch: str
+    commit: str | None
+    peak_memory_bytes: int | None
+    wall_seconds: float | None
+    note: str
+
+    @property
+    def is_baseline(self) -> bool:
+        return self.number == 0
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The night in one sentence; `tone` is what it comes to."""
+
+    tone: Literal["won", "open", "none", "running"]
+    status: str
+    title: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One thing to do next, most useful first."""
+
+    title: str
+    why: str
+    command: str | None = None
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The baseline on several seeds: how far a change of seed alone moves the metric."""
+
+    mean: float
+    deviation: float | None
+    """Sample standard deviation over seeds; None below two runs."""
+    runs: int
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class EffectRow:
+    """One level of a factor against the baseline."""
+
+    factor: str
+    level: Scalar
+    baseline: Scalar
+    effect: Effect
+    influence: Influence
+    label: str
+
+    @property
+    def title(self) -> str:
+        return f"{self.factor} = {level(self.level)}"
+
+
+@dataclass(frozen=True)
+class FactorGroup:
+    """The factors of which the same is to be said."""
+
+    label: str
+    factors: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ResultLine:
+    """One experiment as a terminal shows it; `record` holds the same with full precision, by the table's columns."""
+
+    number: int
+    variable: str
+    value: str
+    runs: int
+    effect: str
+    interval: str
+    verdict: str
+    record: dict[str, object]
+
+    def as_dict(self) -> dict[str, object]:
+        return self.record
+
+
+@dataclass(frozen=True)
+class MainEffectRow:
+    """One factor's main effect in the array."""
+
+    factor: str
+    level: Scalar
+    baseline: Scalar
+    effect: Effect
+    influence: Influence
+    confounded_with: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        return f"{self.factor}: {level(self.baseline)} → {level(self.level)}"
+
+
+@dataclass(frozen=True)
+class FailureGroup:
+    """Runs that ended the same way."""
+
+    cause: str
+    meaning: str
+    runs: int
+    experiments: tuple[int, ...]
+    example: str
+    """The last line of one run's trace, shortened."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One job on its slot; times in seconds after the first submission."""
+
+    slot: int
+    start_seconds: float
+    end_seconds: float
+    number: int
+    seed: int
+    phase: Phase
+    outcome: Literal["measured", "failed", "running"]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What each slot did."""
+
+    slots: int
+    bars: tuple[Bar, ...]
+    span_seconds: float
+    utilisation: float | None
+    """Share of slot-seconds with a job on it between first submission and last end."""
+
+
+@dataclass(frozen=True)
+class SpendLine:
+    """One resource: used and allowed, in words."""
+
+    name: str
+    used: str
+    allowed: str
+    share: float | None
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How the study was run: enough to run it again."""
+
+    base_commit: str
+    command: str
+    slots: int
+    locked: tuple[str, ...]
+    frozen: tuple[str, ...]
+    guardrails: tuple[str, ...]
+    seeds: tuple[int, ...]
+    versions: dict[str, str]
+    factors: int
+    confidence: float
+
+
+@dataclass(frozen=True)
+class StudyReport:
+    """The whole report."""
+
+    study: str
+    goal: str
+    scenario: str
+    method: str
+    base_model: str
+    metric: Metric
+    status: Status
+    started_at: datetime | None
+    finished_at: datetime | None
+    summary: Headline
+    certainty: tuple[str, ...]
+    winner: ExperimentRow | None
+    other_winners: tuple[ExperimentRow, ...]
+    candidate: ExperimentRow | None
+    """The best that is not confirmed, when there is no winner."""
+    baseline: ExperimentRow | None
+    noise: Noise | None
+    advice: tuple[Advice, ...]
+    experiments: tuple[ExperimentRow, ...]
+    rows: tuple[ResultLine, ...]
+    """The experiments again, each as one line."""
+    factors: tuple[FactorGroup, ...]
+    effects: tuple[EffectRow, ...]
+    main_effects: tuple[MainEffectRow, ...]
+    failures: tuple[FailureGroup, ...]
+    timeline: Timeline
+    spend: tuple[SpendLine, ...]
+    setup: Setup
+    events: tuple[str, ...]
+
+    @property
+    def headline(self) -> str:
+        """The night in one line, for a terminal."""
+        return f"{self.summary.title}. {self.summary.detail}".strip()
+
+    @property
+    def baseline_failed(self) -> bool:
+        """Whether the baseline ran and gave no value: then nothing could be compared."""
+        return self.baseline is not None and self.baseline.failed_runs > 0 and self.baseline.mean is None

@@ -1,0 +1,49 @@
+"""What both templates share: the report, its wording and the number formats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nightlab.report import numbers
+from nightlab.report.model import EffectRow, Influence, StudyReport
+from nightlab.report.wording import INFLUENCE_MARKS, VERDICT_MARKS, Wording
+
+__all__ = ["template_values"]
+
+INFLUENCE_TITLES: dict[Influence, str] = {
+    "helped": "Helped",
+    "promising": "Promising",
+    "no effect": "No effect",
+    "hurt": "Hurt",
+    "unknown": "Unknown",
+}
+
+EVENTS_SHOWN = 40
+
+
+def template_values(report: StudyReport) -> dict[str, Any]:
+    """Names a template may use."""
+    return {
+        "report": report,
+        "words": Wording(report.metric, report.noise),
+        "effects_by_influence": _by_influence(report),
+        "influence_marks": INFLUENCE_MARKS,
+        "verdict_marks": VERDICT_MARKS,
+        "merge": f"git merge {report.winner.branch}" if report.winner else "",
+        "count": numbers.count,
+        "duration": numbers.duration,
+        "level": numbers.level,
+        "listing": numbers.listing,
+        "memory": numbers.memory,
+        "percent": numbers.percent,
+        "short": numbers.short,
+        "events_shown": EVENTS_SHOWN,
+    }
+
+
+def _by_influence(report: StudyReport) -> list[tuple[str, Influence, list[EffectRow]]]:
+    return [
+        (title, influence, rows)
+        for influence, title in INFLUENCE_TITLES.items()
+        if (rows := [row for row in report.effects if row.influence == influence])
+    ]

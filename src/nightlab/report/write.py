@@ -1,0 +1,74 @@
+"""The report of a study, from its ledger to the files in its folder."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import Literal
+
+import nightlab
+from nightlab.agents.context import Lab
+from nightlab.agents.history import history_of
+from nightlab.configs.paths import StudyPaths
+from nightlab.configs.study import Study
+from nightlab.graph.process import running_lab
+from nightlab.knowledge.ledger import Ledger
+from nightlab.knowledge.records import StudyStatus
+from nightlab.report.build import build_report
+from nightlab.report.csv import write_csv
+from nightlab.report.html import write_html
+from nightlab.report.markdown import write_markdown
+from nightlab.report.model import StudyReport
+from nightlab.search.attribution import factor_effects
+from nightlab.search.orthogonal import main_effects
+
+__all__ = ["load_report", "write_files", "write_reports"]
+
+
+def load_report(ledger: Ledger, study: Study, paths: StudyPaths) -> StudyReport:
+    """Everything the report shows, as the ledger stands now."""
+    row = ledger.study_row()
+    history = history_of(ledger)
+    return build_report(
+        study,
+        ledger.experiments(),
+        ledger.runs(),
+        ledger.jobs(),
+        {observation.key: observation for observation in ledger.observations()},
+        ledger.verdicts(),
+        factor_effects=factor_effects(study, history),
+        main_effects=main_effects(study, history),
+        events=[event.text for event in ledger.events()],
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        status=_status(row.status, running=running_lab(paths) is not None),
+        stop_reason=_stop_reason(ledger, row.status),
+        versions={"nightlab": nightlab.__version__, "python": platform.python_version()},
+    )
+
+
+def _stop_reason(ledger: Ledger, status: StudyStatus) -> str:
+    """Why a study that is not over stands still."""
+    if status is StudyStatus.WAITING:
+        return "it waits for an answer to: " + "; ".join(q.text for q in ledger.questions(open_only=True))
+    return "a person stopped it" if status is StudyStatus.STOPPED else ""
+
+
+def _status(status: StudyStatus, *, running: bool) -> Literal["running", "finished", "stopped"]:
+    if status is StudyStatus.FINISHED:
+        return "finished"
+    return "running" if running and status is StudyStatus.RUNNING else "stopped"
+
+
+def write_files(ledger: Ledger, study: Study, paths: StudyPaths) -> list[Path]:
+    """Write table and report, each replaced as a whole; returns what was written."""
+    report = load_report(ledger, study, paths)
+    write_csv(report, paths.results_csv)
+    write_markdown(report, paths.final_report_md)
+    write_html(report, paths.final_report_html)
+    return [paths.final_report_html, paths.final_report_md, paths.results_csv]
+
+
+def write_reports(lab: Lab) -> None:
+    """`write_files` for an open lab: what the supervisor calls at the end of the night."""
+    write_files(lab.ledger, lab.study, lab.paths)

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from nightlab.configs.study import Factor, Scalar
+from nightlab.knowledge.records import Phase
+from nightlab.search.engine import propose
+from nightlab.search.orthogonal import array_plan, confounded_pairs, has_strength_two, main_effects, two_level_array
+from tests.search.simulate import Night, make_study
+
+WIDTHS = [(4, k) for k in (2, 3)] + [(8, k) for k in range(3, 8)] + [(12, k) for k in range(8, 12)]
+WIDTHS += [(16, k) for k in range(12, 16)]
+
+
+@pytest.mark.parametrize(("size", "factors"), WIDTHS)
+def test_every_array_used_has_strength_two_and_starts_at_the_baseline(size: int, factors: int) -> None:
+    rows = two_level_array(size, factors)
+    design = np.array(rows)
+    assert design.shape == (size, factors)
+    assert has_strength_two(design)
+    assert not design[0].any()
+    signs = 2 * design - 1
+    assert (signs.T @ signs == size * np.eye(factors)).all()
+
+
+def test_strength_two_is_refused_where_it_is_missing() -> None:
+    design = np.array(two_level_array(8, 5))
+    design[3, 2] = 1 - design[3, 2]
+    assert not has_strength_two(design)
+    assert not has_strength_two(np.array([[0, 0], [1, 1], [0, 0], [1, 1]]))
+
+
+@pytest.mark.parametrize("factors", [3, 4])
+def test_few_columns_of_l8_confound_no_main_effect(factors: int) -> None:
+    rows = two_level_array(8, factors)
+    assert all(confounded_pairs(rows, column) == [] for column in range(factors))
+
+
+def test_confounding_of_the_full_arrays_is_named() -> None:
+    assert confounded_pairs(two_level_array(4, 3), 0) == [(1, 2)]
+    assert all(len(confounded_pairs(two_level_array(8, 7), column)) == 3 for column in range(7))
+    every_pair = len(list(combinations(range(10), 2)))
+    assert len(confounded_pairs(two_level_array(12, 11), 0)) == every_pair
+
+
+def additive(gains: dict[str, float], together: dict[tuple[str, str], float] | None = None) -> Night:
+    """A night over switches that each change the loss by −gain; no noise."""
+    names = list(gains)
+    parameters: dict[str, Scalar] = dict.fromkeys(names, False)
+    study = make_study(parameters, {name: Factor(levels=[True]) for name in names}, min_effect=0.05)
+
+    def response(parameters: object) -> float:
+        assert isinstance(parameters, dict)
+        loss = 10.0 - sum(gain for name, gain in gains.items() if parameters[name])
+        return loss - sum(extra for (a, b), extra in (together or {}).items() if parameters[a] and parameters[b])
+
+    return Night(study, response, runs=60, noise=1e-3)
+
+
+@pytest.mark.parametrize(("factors", "name", "new_runs"), [(2, "L4", 1), (3, "L8", 4), (5, "L8", 7), (9, "L12", 11)])
+def test_winners_are_combined_without_running_a_known_row_again(factors: int, name: str, new_runs: int) -> None:
+    night = additive({f"f{index}": 0.5 + index / 10 for index in range(factors)})
+    night.study = night.study.model_copy(
+        update={"search": night.study.search.model_copy(update={"combine_factors": 15})}
+    )
+    history = night.run()
+    effects = main_effects(night.study, history)
+    assert {effect.array for effect in effects} == {name}
+    for effect in effects:
+        assert effect.effect.delta == pytest.approx(0.5 + int(effect.factor[1:]) / 10, abs=0.01)
+    rows = [trial for trial in history.trials if trial.phase == Phase.COMBINE]
+    plan = array_plan(night.study, history)
+    assert plan is not None
+    assert sum(plan.row_of(trial.changed) is not None for trial in rows) == new_runs
+    best = [trial for trial in history.trials if len(trial.changed) == factors]
+    assert {trial.phase for trial in best} == {Phase.COMBINE, Phase.CONFIRM}, "the best of all is found and confirmed"
+
+
+@pytest.mark.parametrize("wobble", [0, 3])
+def test_the_array_stays_the_same_while_its_rows_come_in(wobble: int) -> None:
+    """Also where a budget in hours makes the number of runs left a moving estimate."""
+    night = additive({f"f{index}": 0.4 + index / 10 for index in range(6)})
+    night.noise, night.slots = 0.1, 3
+    random, seen = np.random.default_rng(0), []
+    while night.step():
+        left = night.history.runs_left - int(random.integers(0, wobble + 1))
+        plan = array_plan(night.study, replace(night.history, runs_left=max(0, left)))
+        if any(trial.phase == Phase.COMBINE for trial in night.trials):
+            seen.append(plan)
+    assert seen and seen[0] is not None
+    assert all(plan == seen[0] for plan in seen)
+
+
+def test_an_interaction_is_seen_and_the_better_subset_confirmed() -> None:
+    night = additive({"a": 1.0, "b": 0.9, "c": 0.2}, {("a", "b"): -1.8})
+    history = night.run()
+    confirmed = {frozenset(trial.changed) for trial in history.trials if trial.phase == Phase.CONFIRM}
+    assert frozenset({"a", "c"}) in confirmed
+    assert frozenset({"a", "b", "c"}) not in confirmed
+
+
+def test_a_single_winner_leaves_nothing_to_combine() -> None:
+    night = additive({"a": 1.0, "b": 0.0, "c": -1.0})
+    history = night.run()
+    assert all(trial.phase != Phase.COMBINE for trial in history.trials)
+    assert main_effects(night.study, history) == []
+
+
+def test_combination_can_be_switched_off_and_fits_a_small_budget() -> None:
+    gains = {f"f{index}": 1.0 for index in range(6)}
+    off = additive(gains)
+    off.study = off.study.model_copy(update={"search": off.study.search.model_copy(update={"combine": False})})
+    assert all(trial.phase != Phase.COMBINE for trial in off.run().trials)
+    small = additive(gains)
+    small.runs = 19
+    combined = [trial for trial in small.run().trials if trial.phase == Phase.COMBINE]
+    assert 1 <= len(combined) <= 4
+
+
+def test_rows_have_a_stable_name() -> None:
+    night = additive({f"f{index}": 0.5 for index in range(4)})
+    names: dict[str, set[str]] = {}
+    while True:
+        for proposal in propose(night.study, night.history, 0):
+            names.setdefault(str(sorted(proposal.changed.items())), set()).add(proposal.variable)
+        if not night.step():
+            break
+    assert all(len(variables) == 1 for variables in names.values())
+    assert {"combine-1", "combine-7"} <= set.union(*names.values())
