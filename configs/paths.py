@@ -83,15 +83,6 @@ class StudyPaths:
         return self.folder / "lab.json"
 
     @property
-    def stop_request(self) -> Path:
-        """Present when a person asked the lab to stop."""
-        return self.folder / "stop"
-
-    @property
-    def lab_log(self) -> Path:
-        return self.folder / "lab.log"
-
-    @property
     def logs(self) -> Path:
         return self.folder / "logs"
 
@@ -125,9 +116,19 @@ class StudyPaths:
         return self.runtime / "worktrees" / self.study
 
     @property
+    def schema(self) -> Path:
+        """The study file's JSON Schema, for editors."""
+        return self.runtime / "study.schema.json"
+
+    @property
     def git_lock(self) -> Path:
         """Held around every change of branches and worktrees, for all studies of the repository."""
         return self.runtime / "git.lock"
+
+    @property
+    def git_children_lock(self) -> Path:
+        """Held by the git processes a lab started, so that the next one waits for those a killed lab left behind."""
+        return self.runtime / "git.children.lock"
 
     def worktree(self, number: int, *, replica: str | None = None) -> Path:
         """The tree of an experiment; `replica` names a further tree of the same commit, e.g. `seed-2`."""

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+import shlex
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
-from nightlab.configs.units import Duration
+from nightlab.configs.problems import Location, Problem, refuse
+from nightlab.configs.units import Duration, Flag, next_clock_time
 
 __all__ = [
+    "GIVEN_PLACEHOLDERS",
     "Approvals",
     "BackendSettings",
     "Budget",
@@ -22,6 +29,7 @@ __all__ = [
     "Scalar",
     "SearchSettings",
     "Study",
+    "placeholders_in",
 ]
 
 Scalar = bool | int | float | str
@@ -31,14 +39,46 @@ Slug = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")]
 """Lower-case letters, digits and inner hyphens, 40 characters at most: safe in branch and folder names."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.\-/]*$")]
+"""A letter or underscore, then letters, digits and `_ . - /`."""
+
+
+def _inside_repository(path: str) -> str:
+    """`path` unchanged; ValueError when it is empty, absolute or steps out of the repository."""
+    if not path.strip():
+        raise ValueError("is empty")
+    if PurePosixPath(path).is_absolute() or path.startswith("~") or ".." in PurePosixPath(path).parts:
+        raise ValueError("must lie inside the repository; write it relative to the repository's top folder")
+    return path
+
+
+RepositoryPath = Annotated[str, AfterValidator(_inside_repository)]
+"""A file or folder, relative to the repository's top folder and inside it."""
 
 
 class Section(BaseModel):
     """Base of every section: unknown keys are faults, values are not changed after loading."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, populate_by_name=True, validate_default=True
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        populate_by_name=True,
+        validate_default=True,
+        allow_inf_nan=False,
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_boolean_for_number(cls, value: object, info: ValidationInfo) -> object:
+        # Python counts True as 1; in a study file it is a mistake.
+        if isinstance(value, bool) and info.field_name and _is_number(cls.model_fields[info.field_name].annotation):
+            raise PydanticCustomError("boolean_for_number", "a boolean is not a number")
+        return value
+
+
+def _is_number(annotation: object) -> bool:
+    parts = {annotation, *get_args(annotation)}
+    return bool(parts & {int, float}) and bool not in parts
 
 
 class Objective(Section):
@@ -59,7 +99,7 @@ class Objective(Section):
     @model_validator(mode="after")
     def _ordered(self) -> Objective:
         if self.plausible and self.plausible[0] >= self.plausible[1]:
-            raise ValueError(f"plausible must be [lowest, highest]; got {list(self.plausible)}")
+            refuse(Problem("is not [lowest, highest]", ("plausible",), "write the smaller number first"))
         return self
 
 
@@ -76,7 +116,9 @@ class Guardrail(Section):
     @model_validator(mode="after")
     def _bounded(self) -> Guardrail:
         if self.min is None and self.max is None:
-            raise ValueError("a guardrail needs min, max or both")
+            refuse(Problem("has no bound", (), "give min, max or both"))
+        if self.min is not None and self.max is not None and self.min > self.max:
+            refuse(Problem("is above max: no value can pass", ("min",), "swap min and max"))
         return self
 
 
@@ -91,9 +133,9 @@ class Factor(Section):
     """How many values of a range to try."""
     scale: Literal["linear", "log"] = "linear"
     """How a range is spread and how distances between levels are judged."""
-    integer: bool = False
+    integer: Flag = False
     """Round the values of a range to whole numbers."""
-    categorical: bool = False
+    categorical: Flag = False
     """Treat numbers as unordered categories."""
     technique: str | None = None
     """The catalog entry this factor belongs to (`nightlab catalog list`); gives tier, prior and source."""
@@ -104,15 +146,19 @@ class Factor(Section):
 
     @model_validator(mode="after")
     def _one_way(self) -> Factor:
-        if (self.levels is None) == (self.range is None):
-            raise ValueError("give either levels or range")
-        if self.levels is not None and not self.levels:
-            raise ValueError("levels is empty")
+        problems = []
+        if self.levels is not None and self.range is not None:
+            problems.append(Problem("has both levels and range", (), "keep one of them"))
+        if self.levels is None and self.range is None:
+            problems.append(Problem("has no values to try", (), "give levels: [...] or range: [lowest, highest]"))
+        if self.levels == []:
+            problems.append(Problem("is empty", ("levels",), "list the values to try besides the baseline's"))
         if self.range and self.range[0] >= self.range[1]:
-            raise ValueError(f"range must be [lowest, highest]; got {list(self.range)}")
-        lowest = self.range[0] if self.range else None
-        if self.scale == "log" and lowest is not None and lowest <= 0:
-            raise ValueError("a log scale needs a range above 0")
+            problems.append(Problem("is not [lowest, highest]", ("range",), "write the smaller number first"))
+        elif self.range and self.scale == "log" and self.range[0] <= 0:
+            problems.append(Problem("a log scale needs a range above 0", ("range",), "raise it or use scale: linear"))
+        if problems:
+            refuse(*problems)
         return self
 
 
@@ -135,21 +181,42 @@ class MetricSource(Section):
     @model_validator(mode="after")
     def _complete(self) -> MetricSource:
         if self.kind == "regex" and not self.pattern:
-            raise ValueError("kind regex needs a pattern")
+            refuse(Problem("kind regex needs a pattern", ("pattern",), "for example pattern: 'loss=([0-9.]+)'"))
         if self.kind != "regex" and self.pattern:
-            raise ValueError(f"pattern belongs to kind regex, not {self.kind}")
+            refuse(
+                Problem(f"belongs to kind regex, not {self.kind}", ("pattern",), "set kind: regex or remove pattern")
+            )
         if self.kind in ("json", "csv") and not self.path:
-            raise ValueError(f"kind {self.kind} needs a path")
+            refuse(
+                Problem(f"kind {self.kind} needs a path", ("path",), "for example path: '{output_dir}/metrics.json'")
+            )
         if self.pattern:
-            import re
-
             try:
-                groups = re.compile(self.pattern).groups
-            except re.error as error:
-                raise ValueError(f"pattern is not a regular expression: {error}") from error
-            if groups < 1:
-                raise ValueError("pattern needs one group around the number, e.g. 'loss=([0-9.]+)'")
+                compiled = re.compile(self.pattern)
+            except (re.error, OverflowError, RecursionError) as error:
+                refuse(Problem(f"is not a regular expression: {error}", ("pattern",), "Python's re syntax"))
+            if compiled.groups != 1 and "value" not in compiled.groupindex:
+                refuse(
+                    Problem(
+                        f"has {compiled.groups} groups; one must hold the number",
+                        ("pattern",),
+                        "write one group, e.g. 'loss=([0-9.]+)', or call it (?P<value>…)",
+                    )
+                )
         return self
+
+
+GIVEN_PLACEHOLDERS = frozenset({"seed", "params_file", "output_dir", "python"})
+"""Placeholders of a command that the lab itself fills in."""
+
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\$\{[^{}]*\}|\{([^{}]*)\}")
+
+
+def placeholders_in(command: str | list[str]) -> list[str]:
+    """Names that stand as `{name}` in the command, in their order; `${NAME}` is the shell's, `{{` is a brace."""
+    words = [command] if isinstance(command, str) else command
+    found = (match for word in words for match in _PLACEHOLDER.finditer(word))
+    return list(dict.fromkeys(match[1] for match in found if match[1] is not None))
 
 
 class ParameterPassing(Section):
@@ -158,11 +225,17 @@ class ParameterPassing(Section):
     via: Literal["template", "environment", "file"] = "file"
     """`template`: `{name}` placeholders in the command; `environment`: variables `<prefix><NAME>`; `file`: a JSON or
     YAML file in the worktree, also committed on the experiment's branch."""
-    path: str = "nightlab_params.json"
+    path: RepositoryPath = "nightlab_params.json"
     """The parameter file (`.json`, `.yaml` or `.yml`), relative to the worktree, for `via: file`. When the file exists
     in the repository, its other keys are kept."""
     prefix: str = ""
     """Prefix of the environment variables for `via: environment`."""
+
+    @model_validator(mode="after")
+    def _writable(self) -> ParameterPassing:
+        if self.via == "file" and PurePosixPath(self.path).suffix not in (".json", ".yaml", ".yml"):
+            refuse(Problem("is neither .json, .yaml nor .yml", ("path",), "for example nightlab_params.json"))
+        return self
 
 
 class LauncherSettings(Section):
@@ -175,12 +248,22 @@ class LauncherSettings(Section):
     `{seed}`, `{params_file}`, `{output_dir}`, `{python}` (the lab's own interpreter)."""
     parameters: ParameterPassing = ParameterPassing()
     """How a run gets its parameters."""
-    cwd: str = "."
+    cwd: RepositoryPath = "."
     """Folder the command runs in, relative to the worktree."""
     dry_run: dict[str, Scalar] = Field(default_factory=dict)
     """Parameter values that make the preflight's dry run short, e.g. `{steps: 20}`; locked ones are allowed here."""
     dry_run_timeout_seconds: Duration = Field(default=120.0, alias="dry_run_timeout")
     """Longest time the dry run may take."""
+
+    @model_validator(mode="after")
+    def _startable(self) -> LauncherSettings:
+        try:
+            words = shlex.split(self.command) if isinstance(self.command, str) else self.command
+        except ValueError as error:
+            refuse(Problem(f"cannot be split into words: {error}", ("command",), "close the quotes"))
+        if not words or not words[0].strip():
+            refuse(Problem("is empty", ("command",), "for example {python} train.py --lr {lr}"))
+        return self
 
 
 class BackendSettings(Section):
@@ -204,7 +287,8 @@ class BackendSettings(Section):
     @model_validator(mode="after")
     def _shares(self) -> BackendSettings:
         if self.gpus and len(self.gpus) < self.slots:
-            raise ValueError(f"{self.slots} slots need at least {self.slots} gpus; {len(self.gpus)} are listed")
+            message = f"{self.slots} slots need at least {self.slots} GPUs; {len(self.gpus)} are listed"
+            refuse(Problem(message, ("gpus",), f"list more or set slots: {len(self.gpus)}"))
         return self
 
 
@@ -213,7 +297,7 @@ class CatalogSelection(Section):
 
     file: str | None = None
     """A catalog file of your own, read on top of the built-in one."""
-    match: bool = False
+    match: Flag = False
     """Add a factor for every catalog technique of this method whose parameters the baseline names."""
     include: list[str] = Field(default_factory=list)
     """Technique ids to add."""
@@ -232,7 +316,7 @@ class SearchSettings(Section):
     """Seeds the baseline is run with: they measure the noise."""
     replicate_ties: Annotated[int, Field(ge=0, le=5)] = 1
     """Further seeds for a single change whose effect is too close to zero to call."""
-    combine: bool = True
+    combine: Flag = True
     """Combine the winners in an orthogonal array."""
     combine_factors: Annotated[int, Field(ge=2, le=15)] = 7
     """How many of the best single changes enter the array at most."""
@@ -259,16 +343,12 @@ class Budget(Section):
     @model_validator(mode="after")
     def _bounded(self) -> Budget:
         if all(value is None for value in (self.runs, self.experiments, self.duration_seconds, self.until)):
-            raise ValueError("a budget needs at least one of runs, experiments, duration, until")
+            refuse(Problem("sets no limit", (), "give at least one of runs, experiments, duration, until"))
         if self.until is not None:
-            from datetime import UTC, datetime
-
-            from nightlab.configs.units import next_clock_time
-
             try:
                 next_clock_time(self.until, datetime.now(UTC))
-            except ValueError as error:
-                raise ValueError(f"until {self.until!r} is neither HH:MM nor an ISO date-time") from error
+            except ValueError:
+                refuse(Problem("is neither HH:MM nor an ISO date-time", ("until",), "for example until: 07:30"))
         return self
 
 
@@ -304,9 +384,9 @@ class Study(Section):
     """The factors: parameters the lab may change, with the values worth trying."""
     locked: list[Name] = Field(default_factory=list)
     """Parameters no experiment may change."""
-    frozen: list[str] = Field(default_factory=list)
+    frozen: list[RepositoryPath] = Field(default_factory=list)
     """Files or folders no experiment may change (evaluation data, metric code); their hashes are checked."""
-    inputs: list[str] = Field(default_factory=list)
+    inputs: list[RepositoryPath] = Field(default_factory=list)
     """What a run needs but git does not hold (data, weights, environments): linked into each worktree."""
     launcher: LauncherSettings
     """What starts a run."""
@@ -341,27 +421,41 @@ class Study(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Study:
-        problems = []
-        for name, factor in self.space.items():
-            if name not in self.parameters:
-                problems.append(f"space.{name}: not among parameters; give its baseline value there")
-            if name in self.locked:
-                problems.append(f"space.{name}: is locked; take it out of locked or out of space")
-            problems += [
-                f"space.{name}.requires.{k}: not among parameters" for k in factor.requires if k not in self.parameters
-            ]
-            baseline = self.parameters.get(name)
-            lowest = min((v for v in factor.levels or [] if isinstance(v, int | float)), default=None)
-            if factor.scale == "log" and (
-                (lowest is not None and lowest <= 0) or (isinstance(baseline, int | float) and baseline <= 0)
-            ):
-                problems.append(f"space.{name}: a log scale needs values above 0, the baseline's {baseline!r} included")
-        problems += [f"locked.{name}: not among parameters" for name in self.locked if name not in self.parameters]
-        problems += [
-            f"launcher.dry_run.{name}: not among parameters"
-            for name in self.launcher.dry_run
-            if name not in self.parameters
-        ]
+        problems = [*self._problems_of_space(), *self._problems_of_names()]
         if problems:
-            raise ValueError("; ".join(problems))
+            refuse(*problems, across_sections=True)
         return self
+
+    def _problems_of_space(self) -> list[Problem]:
+        problems = []
+        settable = placeholders_in(self.launcher.command) if self.launcher.parameters.via == "template" else self.space
+        for name, factor in self.space.items():
+            at = ("space", name)
+            if name not in self.parameters:
+                problems.append(Problem("is not among parameters", at, "give its baseline value there"))
+            if name in self.locked:
+                problems.append(Problem("is locked", at, "take it out of locked or out of space"))
+            if name not in settable:
+                mend = f"write {{{name}}} where its value belongs in launcher.command"
+                problems.append(Problem("the command has no place for it", at, mend))
+            problems += [
+                Problem("is not among parameters", (*at, "requires", other), "name a parameter of this study", other)
+                for other in factor.requires
+                if other not in self.parameters
+            ]
+            if factor.scale == "log":
+                values = [*(factor.levels or []), self.parameters.get(name)]
+                problems += [
+                    Problem(f"a log scale needs values above 0, not {value}", at, "use scale: linear")
+                    for value in values
+                    if isinstance(value, int | float) and value <= 0
+                ]
+        return problems
+
+    def _problems_of_names(self) -> list[Problem]:
+        places: list[tuple[Location, str]] = [(("locked", index), name) for index, name in enumerate(self.locked)]
+        places += [(("launcher", "dry_run", name), name) for name in self.launcher.dry_run]
+        mend = "add it to parameters or correct the name"
+        return [
+            Problem("is not among parameters", at, mend, name) for at, name in places if name not in self.parameters
+        ]

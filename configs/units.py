@@ -6,9 +6,14 @@ from datetime import datetime, time, timedelta
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 from pytimeparse2 import parse
 
-__all__ = ["Duration", "next_clock_time", "parse_duration"]
+__all__ = ["Duration", "Flag", "next_clock_time", "parse_duration"]
+
+
+Flag = Annotated[bool, Field(strict=True)]
+"""true or false; `yes`, `on` and 1 are not taken for them."""
 
 
 def parse_duration(value: object) -> object:
@@ -16,12 +21,13 @@ def parse_duration(value: object) -> object:
     if isinstance(value, str):
         seconds = parse(value)
         if seconds is None:
-            raise ValueError(f"{value!r} is not a duration; write for example 90s, 5m, 1h30m or 9h")
+            raise PydanticCustomError("duration", "not a duration; write for example 90s, 5m, 1h30m or 9h")
         return float(seconds.total_seconds() if isinstance(seconds, timedelta) else seconds)
     return value
 
 
-Duration = Annotated[float, BeforeValidator(parse_duration, json_schema_input_type=float | str), Field(gt=0)]
+_Positive = Annotated[float, Field(gt=0)]
+Duration = Annotated[_Positive, BeforeValidator(parse_duration, json_schema_input_type=_Positive | str)]
 """A span of time in seconds, written as a number of seconds or as text such as `5m`."""
 
 

@@ -31,28 +31,30 @@ class Entry:
 
     @property
     def half_made(self) -> bool:
-        """Git marks an entry so until the checkout is complete."""
-        locked = self.admin / "locked"
-        return self.tree is None or (locked.exists() and locked.read_text(errors="replace").strip() == "initializing")
+        """Git was killed while making the entry (it says so until the checkout is complete), or we while removing it.
+
+        While there is one, git refuses to list worktrees or add another.
+        """
+        if self.tree is None or not self.head or not _text(self.admin / "commondir"):
+            return True
+        return _text(self.admin / "locked") == "initializing"
 
     @property
     def complete(self) -> bool:
         """The tree is there, points back to this entry, and has a commit or branch checked out."""
-        return not self.half_made and self.points_back and (self.admin / "index").exists() and bool(self.head)
+        return not self.half_made and self.points_back and (self.admin / "index").exists()
 
     @property
     def points_back(self) -> bool:
-        link = self.tree / ".git" if self.tree else None
-        if link is None or not link.is_file():
+        if self.tree is None:
             return False
-        target = link.read_text(errors="replace").removeprefix("gitdir:").strip()
-        return (link.parent / target).resolve() == self.admin
+        target = _text(self.tree / ".git").removeprefix("gitdir:").strip()
+        return bool(target) and (self.tree / target).resolve() == self.admin
 
     @property
     def head(self) -> str:
         """`ref: refs/heads/<branch>`, or a commit; empty when a crash tore it."""
-        file = self.admin / "HEAD"
-        text = file.read_text(errors="replace").strip() if file.exists() else ""
+        text = _text(self.admin / "HEAD")
         return text if _HEAD.fullmatch(text) else ""
 
     @property
@@ -75,9 +77,12 @@ def entries(common_dir: Path, within: Path) -> list[Entry]:
 
 
 def _entry(admin: Path) -> Entry:
-    pointer = admin / "gitdir"
-    text = pointer.read_text(errors="replace").strip() if pointer.is_file() else ""
+    text = _text(admin / "gitdir")
     return Entry(admin.resolve(), (admin / text).parent.resolve() if text else None)
+
+
+def _text(file: Path) -> str:
+    return file.read_text(errors="replace").strip() if file.is_file() else ""
 
 
 def remove_folder(path: Path) -> None:

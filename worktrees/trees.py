@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from nightlab.configs.paths import RUNTIME, StudyPaths
@@ -33,7 +34,7 @@ class Worktrees:
         """
         path = self.paths.worktree(number)
         check_name(branch)
-        with git_lock(self.paths) as held:
+        with self._exclusive() as held:
             start = self._start(branch, base_commit, commit)
             entry = self._complete(path)
             if entry is None or entry.branch != branch:
@@ -44,7 +45,7 @@ class Worktrees:
     def ensure_replica_tree(self, number: int, commit: str, replica: str) -> Path:
         """A further tree of an experiment's commit, on no branch, so that several seeds can run side by side."""
         path = self.paths.worktree(number, replica=check_name(replica))
-        with git_lock(self.paths) as held:
+        with self._exclusive() as held:
             entry = self._complete(path)
             if entry is None or entry.branch is not None or Git(path).head() != self.git.resolve(commit):
                 self._add(path, ("--detach", str(path), self.git.resolve(commit)), held)
@@ -55,7 +56,7 @@ class Worktrees:
 
         Makes no new commit when nothing changes. Raises GitError for a path that leaves the tree.
         """
-        with git_lock(self.paths) as held:
+        with self._exclusive() as held:
             if self._complete(tree) is None:
                 raise GitError(f"{tree}: not a complete worktree of study {self.paths.study} (make it anew first)")
             return commit_files(tree, files, f"{message.rstrip()}\n\n{TRAILER}: {self.paths.study}", held)
@@ -64,13 +65,13 @@ class Worktrees:
         """Remove one tree of this study with all that is in it; its branch stays."""
         if not path.resolve().is_relative_to(self.paths.worktrees.resolve()) or path == self.paths.worktrees:
             raise GitError(f"{path}: not a worktree of study {self.paths.study}; it is left alone")
-        with git_lock(self.paths):
+        with self._exclusive():
             self._discard(path)
 
     def remove_experiment(self, number: int) -> list[Path]:
         """Remove all trees of one experiment, replicas included; its branch stays. Returns what was removed."""
         own = self.paths.worktree(number).name
-        with git_lock(self.paths):
+        with self._exclusive():
             return self._clear([p for p in self._present() if p.name == own or p.name.startswith(f"{own}.")])
 
     def remove_all(self) -> list[Path]:
@@ -89,6 +90,15 @@ class Worktrees:
             for entry in self._entries():
                 entry.unlock()
             return self._clear(self.leftovers())
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[int]:
+        """The git lock, with the half-made trees of every study cleared: nobody can be at work on one now."""
+        with git_lock(self.paths) as held:
+            for entry in entries(self.git.common_dir, self.paths.worktrees.parent):
+                if entry.half_made:
+                    self._discard(entry.tree or entry.admin, entry)
+            yield held
 
     def _start(self, branch: str, base_commit: str, commit: str | None) -> str | None:
         """Where the branch is to be put; None: it is to be taken as it stands, for it holds the experiment's work."""
@@ -147,12 +157,12 @@ class Worktrees:
             self._discard(tree)
         return list(trees)
 
-    def _discard(self, path: Path) -> None:
+    def _discard(self, path: Path, entry: Entry | None = None) -> None:
         """Remove a tree; its link to git goes first, so that a kill on the way leaves nothing that looks whole."""
         place = path.parent.resolve() / path.name
         if not path.is_symlink():
             remove_folder(path / ".git")
-        for entry in self._entries():
-            if place in (entry.tree, entry.admin):
-                remove_folder(entry.admin)
+        for found in [entry] if entry else self._entries():
+            if place in (found.tree, found.admin):
+                remove_folder(found.admin)
         remove_folder(path)

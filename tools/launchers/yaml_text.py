@@ -100,7 +100,7 @@ def _nested(path: Sequence[str], value: Scalar) -> dict[str, object]:
     nested: object = value
     for key in reversed(path):
         nested = {key: nested}
-    assert isinstance(nested, dict)  # noqa: S101 - a path has at least one step
+    assert isinstance(nested, dict)
     return nested
 
 

@@ -1,0 +1,48 @@
+# Everything a person needs: `make demo` runs a whole study, `make test` passes the tests. Both set up first.
+PYTHON ?= python3
+VENV ?= .venv
+DEMO_DIR ?= nightlab-demo
+BIN = $(VENV)/bin
+READY = $(VENV)/.ready
+
+.PHONY: demo test check format bench lock docs clean
+
+demo: $(READY)
+	$(BIN)/nightlab demo --dir $(DEMO_DIR)
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# Figures, not tests: start-up cost, cost of a supervisor step, size of the checkpoints, slot utilisation.
+bench: $(READY)
+	$(BIN)/python -m bench.overhead
+
+# The generated pages: the study file's reference and its JSON Schema.
+docs: $(READY)
+	$(BIN)/python -m nightlab.configs.reference > docs/study-file.md
+	$(BIN)/python -m nightlab.configs.schema > configs/templates/study.schema.json
+
+# Pins with hashes and without any address. Needs uv (`pip install uv`).
+lock:
+	uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate --generate-hashes \
+	  --extra dev pyproject.toml --output-file requirements.lock
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("nightlab needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (make PYTHON=python3.12 …)" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(READY)
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache

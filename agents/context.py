@@ -1,0 +1,58 @@
+"""What every agent holds in its hands: the study and the rooms' open objects. Never checkpointed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from nightlab.agents.brain import Brain, RulesBrain
+from nightlab.configs.paths import StudyPaths
+from nightlab.configs.study import Study
+from nightlab.knowledge.catalog import Catalog
+from nightlab.knowledge.ledger import Ledger
+from nightlab.knowledge.records import utc_now
+from nightlab.tools.backends.base import Backend
+from nightlab.tools.launchers.base import Launcher
+from nightlab.worktrees.git import Git
+from nightlab.worktrees.trees import Worktrees
+
+__all__ = ["Lab"]
+
+
+def _never() -> bool:
+    return False
+
+
+def _silent() -> None:
+    return None
+
+
+@dataclass
+class Lab:
+    """One study, opened by one process."""
+
+    study: Study
+    study_file: Path
+    paths: StudyPaths
+    git: Git
+    worktrees: Worktrees
+    ledger: Ledger
+    backend: Backend
+    launcher: Launcher
+    catalog: Catalog
+    base_commit: str
+    brain: Brain = field(default_factory=RulesBrain)
+    now: Callable[[], datetime] = utc_now
+    stop_requested: Callable[[], bool] = _never
+    """True once a person asked the lab to stop: no new job is started, running ones are left alone."""
+    on_change: Callable[[], None] = _silent
+    """Called after every step that changed the ledger, for live displays."""
+    write_reports: Callable[[], None] = _silent
+    """Writes the table and the report; the face provides it, the supervisor says when."""
+    prune_checkpoints: Callable[[], None] = _silent
+
+    @property
+    def lessons_path(self) -> Path:
+        return self.paths.root / self.study.lessons if self.study.lessons else self.paths.lessons

@@ -1,0 +1,119 @@
+"""The seven-dimension diagnosis by rules: from facts to findings and catalog symptoms."""
+
+from __future__ import annotations
+
+import statistics
+
+import humanize
+
+from nightlab.agents.brain import Diagnosis, Dimension, Facts
+
+__all__ = ["diagnose", "loss_symptoms"]
+
+# Shares of the logged curve that are compared, and the relative changes that count. They only order techniques within
+# a tier, so their exact values are uncritical.
+TAIL = 0.1
+STILL_FALLING = 0.003
+SPIKE = 1.5
+
+
+def diagnose(facts: Facts) -> Diagnosis:
+    return Diagnosis(
+        (
+            Dimension("Base model", f"`{facts.base_model}`, locked: no experiment changes it."),
+            _data(facts),
+            _prompt(facts),
+            _training(facts),
+            _evaluation(facts),
+            _resources(facts),
+            _baseline(facts),
+        )
+    )
+
+
+def _data(facts: Facts) -> Dimension:
+    size = humanize.naturalsize(facts.input_bytes or facts.repository_bytes, binary=True)
+    where = "declared inputs" if facts.input_bytes else f"the repository's {facts.tracked_files} tracked files"
+    named = f" Data parameters: {', '.join(facts.data_parameters)}." if facts.data_parameters else ""
+    return Dimension("Data quality", f"{size} in {where}. Content is not inspected by the rules.{named}")
+
+
+def _prompt(facts: Facts) -> Dimension:
+    if facts.prompt_parameters:
+        return Dimension("Prompt and template", f"Set by {', '.join(facts.prompt_parameters)}.")
+    return Dimension("Prompt and template", "No parameter speaks of a prompt or template.")
+
+
+def _training(facts: Facts) -> Dimension:
+    if not facts.losses:
+        return Dimension("Training method", f"{facts.method}. The run logs no training loss, so its curve is unknown.")
+    symptoms = loss_symptoms(facts.losses)
+    words = {
+        "slow_convergence": "the loss is still falling at the end",
+        "loss_plateau_high": "the loss is flat at the end",
+        "loss_spikes": "the loss jumps",
+        "loss_diverges": "the loss rises at the end",
+    }
+    seen = "; ".join(words[s] for s in symptoms) or "the curve shows nothing unusual"
+    return Dimension(
+        "Training method",
+        f"{facts.method}. Training loss {facts.losses[0]:.4g} → {facts.losses[-1]:.4g} over {len(facts.losses)} "
+        f"logged points: {seen}.",
+        symptoms,
+    )
+
+
+def loss_symptoms(losses: tuple[float, ...]) -> tuple[str, ...]:
+    """Catalog symptoms of a training-loss curve; fewer than 10 points say nothing."""
+    if len(losses) < 10:
+        return ()
+    width = max(2, round(len(losses) * TAIL))
+    last, before = statistics.fmean(losses[-width:]), statistics.fmean(losses[-2 * width : -width])
+    symptoms = []
+    scale = max(abs(before), 1e-12)
+    if (before - last) / scale > STILL_FALLING:
+        symptoms.append("slow_convergence")
+    elif (last - before) / scale > 10 * STILL_FALLING:
+        symptoms.append("loss_diverges")
+    else:
+        symptoms.append("loss_plateau_high")
+    settled = losses[len(losses) // 4 :]
+    if max(settled) > SPIKE * statistics.median(settled) > 0:
+        symptoms.append("loss_spikes")
+    return tuple(symptoms)
+
+
+def _evaluation(facts: Facts) -> Dimension:
+    guarded = (
+        f"Frozen and hash-checked: {', '.join(facts.evaluation_frozen)}."
+        if facts.evaluation_frozen
+        else "Nothing is frozen: an experiment could change its own evaluation. Name the metric code in `frozen`."
+    )
+    return Dimension("Evaluation", f"`{facts.metric}` in {facts.unit or 'its own unit'}. {guarded}")
+
+
+def _resources(facts: Facts) -> Dimension:
+    gpus = f"{len(facts.gpus)} GPUs" if facts.gpus else "no GPU declared"
+    memory = humanize.naturalsize(facts.memory_bytes, binary=True)
+    symptoms: tuple[str, ...] = ()
+    text = f"{facts.cores} cores, {memory} memory, {gpus}, {facts.slots} slots."
+    peak = facts.baseline_peak_memory_bytes
+    if peak:
+        text += f" A baseline run peaks at {humanize.naturalsize(peak, binary=True)}."
+        if peak * facts.slots > 0.8 * facts.memory_bytes:
+            symptoms = ("memory_tight",)
+            text += " All slots together come close to the machine's memory."
+    return Dimension("Resources", text, symptoms)
+
+
+def _baseline(facts: Facts) -> Dimension:
+    values = facts.baseline_values
+    if not values:
+        return Dimension("Baseline", "Not measured yet.")
+    mean = statistics.fmean(values)
+    text = f"{facts.metric} {mean:.6g} {facts.unit}".rstrip() + f" over {len(values)} run{'s' * (len(values) > 1)}"
+    if len(values) > 1:
+        text += f", standard deviation between seeds {statistics.stdev(values):.3g}"
+    if facts.baseline_wall_seconds:
+        text += f"; {humanize.precisedelta(round(facts.baseline_wall_seconds))} a run"
+    return Dimension("Baseline", text + ".")

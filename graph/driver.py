@@ -1,0 +1,57 @@
+"""Driving the supervisor graph: first start, resume after a stop or a kill, answers to its questions."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Any
+
+from langgraph.types import Command
+
+from nightlab.agents.context import Lab
+from nightlab.graph.checkpoints import open_checkpoints, prune
+from nightlab.graph.questions import asked_plan
+from nightlab.graph.state import GRAPH_VERSION, LabState
+from nightlab.graph.supervisor import build_supervisor
+from nightlab.knowledge.records import StudyStatus
+
+__all__ = ["run_lab"]
+
+# A night of ten thousand experiments is some 100,000 supersteps; LangGraph's default limit is for conversations.
+RECURSION_LIMIT = 10_000_000
+
+
+def run_lab(lab: Lab) -> StudyStatus:
+    """Run the study until it is finished, stopped by a person or waiting for an answer; returns which.
+
+    Every start enters at `reconcile`: the ledger, not the checkpoint, says what is due, and LangGraph resumes a killed
+    thread in the middle of the loop, where nobody would look at git and the backend first. The checkpoint holds the
+    loop's phase and the open interrupt.
+    """
+    thread = lab.study.study
+    config: dict[str, Any] = {"configurable": {"thread_id": thread}, "recursion_limit": RECURSION_LIMIT}
+    with open_checkpoints(lab.paths.checkpoints) as saver:
+        graph = build_supervisor(saver)
+        lab.prune_checkpoints = lambda: prune(saver, thread)
+        lab.ledger.update_study(status=StudyStatus.RUNNING)
+        entry: LabState | Command[Any] = {"study": thread, "graph_version": GRAPH_VERSION}
+        pending = graph.get_state(config).interrupts  # type: ignore[arg-type]
+        answered = asked_plan(lab)
+        if pending and answered is not None and answered.answer is not None:
+            entry = Command(resume={pending[0].id: {"answer": answered.answer, "by": answered.answered_by}})
+        output = graph.invoke(entry, config, context=lab, durability="sync", version="v2")  # type: ignore[call-overload]
+        prune(saver, thread)
+    status = _status(lab, waiting=bool(output.interrupts))
+    lab.ledger.update_study(status=status)
+    lab.on_change()
+    return status
+
+
+def _status(lab: Lab, *, waiting: bool) -> StudyStatus:
+    if waiting:
+        return StudyStatus.WAITING
+    return StudyStatus.STOPPED if lab.ledger.study_row().finished_at is None else StudyStatus.FINISHED
+
+
+def person() -> str:
+    """Who sits at the keyboard, for the record of an answer."""
+    return getpass.getuser()

@@ -1,0 +1,120 @@
+"""Opening a study: the repository, the ledger and the rooms' objects, new or as a stopped or killed lab left them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from nightlab.agents.context import Lab
+from nightlab.configs.loading import LoadedStudy
+from nightlab.configs.paths import StudyPaths
+from nightlab.configs.study import Study
+from nightlab.errors import ConfigError, Fault
+from nightlab.graph.budget import deadline_of
+from nightlab.graph.state import GRAPH_VERSION
+from nightlab.knowledge.catalog import load_catalog
+from nightlab.knowledge.ledger import Ledger
+from nightlab.knowledge.records import StudyRow, StudyStatus, utc_now
+from nightlab.tools.backends.local import LocalBackend
+from nightlab.tools.launchers import launcher_for
+from nightlab.worktrees.git import Git, find_root
+from nightlab.worktrees.trees import Worktrees
+
+__all__ = ["Place", "begin_study", "locate", "open_lab", "resume_study"]
+
+# What may be changed while a study goes on; everything else would make its results incomparable.
+CHANGEABLE = frozenset({"goal", "author", "budget", "backend", "approvals", "lessons"})
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a study stands."""
+
+    root: Path
+    paths: StudyPaths
+    file: Path
+
+
+def locate(loaded: LoadedStudy) -> Place:
+    """The training repository around the study file. Raises GitError when there is none."""
+    root = find_root(loaded.file.parent)
+    return Place(root, StudyPaths(root, loaded.study.study), loaded.file)
+
+
+def begin_study(ledger: Ledger, study: Study, git: Git, base_commit: str) -> StudyRow:
+    """Write a new study into its ledger, the clock of its budget starting now."""
+    now = utc_now()
+    ledger.save_study(
+        study,
+        base_commit=base_commit,
+        graph_version=str(GRAPH_VERSION),
+        deadline=deadline_of(study.budget, now),
+        frozen_hashes=git.hash_paths(base_commit, study.frozen) if study.frozen else {},
+    )
+    row = ledger.update_study(started_at=now, phase="understand")
+    ledger.add_event("started", f"from commit {base_commit[:12]}")
+    return row
+
+
+def resume_study(ledger: Ledger, row: StudyRow, study: Study, file: Path) -> StudyRow:
+    """Take over what may change in a study that has begun. Raises ConfigError naming every key that may not."""
+    if row.graph_version != str(GRAPH_VERSION):
+        raise ConfigError(
+            Fault(
+                f"the study {study.study} was begun by another version of nightlab (graph {row.graph_version}, "
+                f"now {GRAPH_VERSION})",
+                file=file,
+                key="study",
+                mend="finish it with the version that began it, or give the study a new name",
+            )
+        )
+    changed = [
+        key for key in Study.model_fields if getattr(study, key) != getattr(row.study, key) and key not in CHANGEABLE
+    ]
+    if changed:
+        raise ConfigError(
+            [
+                Fault(
+                    f"was changed after the study began; its results could not be compared (the study ran with it from "
+                    f"commit {row.base_commit[:12]})",
+                    file=file,
+                    key=key,
+                    mend="change it back, or give the study a new name",
+                )
+                for key in changed
+            ]
+        )
+    if study == row.study:
+        return row
+    started = row.started_at or utc_now()
+    changes: dict[str, object] = {"study": study}
+    if study.budget != row.study.budget:
+        changes["deadline"] = deadline_of(study.budget, started)
+        if row.status is StudyStatus.FINISHED:
+            changes |= {"status": StudyStatus.STOPPED, "finished_at": None}
+    ledger.add_event("changed", "the study file's " + ", ".join(sorted(CHANGEABLE)) + " were read again")
+    return ledger.update_study(**changes)
+
+
+@contextmanager
+def open_lab(place: Place, study: Study, *, stop_requested: Callable[[], bool] | None = None) -> Iterator[Lab]:
+    """The lab of a study whose ledger has begun."""
+    catalog = load_catalog(place.root / study.catalog.file if study.catalog.file else None)
+    with Ledger.open(place.paths.ledger) as ledger:
+        lab = Lab(
+            study=study,
+            study_file=place.file,
+            paths=place.paths,
+            git=Git(place.root),
+            worktrees=Worktrees(place.paths),
+            ledger=ledger,
+            backend=LocalBackend(study.backend),
+            launcher=launcher_for(study),
+            catalog=catalog,
+            base_commit=ledger.study_row().base_commit,
+        )
+        if stop_requested is not None:
+            lab.stop_requested = stop_requested
+        yield lab

@@ -1,0 +1,19 @@
+"""What LangGraph checkpoints: identifiers and the phase. Everything else is in the ledger."""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+__all__ = ["GRAPH_VERSION", "LabState"]
+
+GRAPH_VERSION = 1
+"""Raised when nodes or their order change: a study begun with another version is not resumed by this one."""
+
+
+class LabState(TypedDict, total=False):
+    study: str
+    graph_version: int
+    phase: str
+    """`understand`, `verify`, `done`, `stopped`."""
+    steps: int
+    """Turns of the loop so far."""

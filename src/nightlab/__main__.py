@@ -1,0 +1,5 @@
+"""`python -m nightlab`."""
+
+from nightlab.cli.app import main
+
+main()

@@ -1,0 +1,1 @@
+"""Real repositories, real processes, real kills."""
