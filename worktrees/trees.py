@@ -63,7 +63,7 @@ class Worktrees:
 
     def remove(self, path: Path) -> None:
         """Remove one tree of this study with all that is in it; its branch stays."""
-        if not path.resolve().is_relative_to(self.paths.worktrees.resolve()) or path == self.paths.worktrees:
+        if path.resolve().parent != self.paths.worktrees.resolve():
             raise GitError(f"{path}: not a worktree of study {self.paths.study}; it is left alone")
         with self._exclusive():
             self._discard(path)

@@ -140,7 +140,8 @@ def test_only_this_studys_trees_are_removed(trees: Worktrees, root: Path, base: 
     trees.ensure_branch_tree(3, BRANCH, base)
     trees.heal()
     trees.remove_all()
-    for path in (tmp_path / "mine", root, trees.paths.worktrees, trees.paths.worktrees / ".." / "other"):
+    home = trees.paths.worktrees
+    for path in (tmp_path / "mine", root, home, home / "..", home / "../other", home / "experiment-03/eval"):
         with pytest.raises(GitError, match="left alone"):
             trees.remove(path)
     (tmp_path / "away").rename(tmp_path / "unplugged")

@@ -13,7 +13,7 @@ from nightlab.configs.paths import StudyPaths
 from nightlab.configs.study import Study
 from nightlab.graph.process import running_lab
 from nightlab.knowledge.ledger import Ledger
-from nightlab.knowledge.records import StudyStatus
+from nightlab.knowledge.records import StudyRow, StudyStatus
 from nightlab.report.build import build_report
 from nightlab.report.csv import write_csv
 from nightlab.report.html import write_html
@@ -41,7 +41,7 @@ def load_report(ledger: Ledger, study: Study, paths: StudyPaths) -> StudyReport:
         events=[event.text for event in ledger.events()],
         started_at=row.started_at,
         finished_at=row.finished_at,
-        status=_status(row.status, running=running_lab(paths) is not None),
+        status=_status(row, running=running_lab(paths) is not None),
         stop_reason=_stop_reason(ledger, row.status),
         versions={"nightlab": nightlab.__version__, "python": platform.python_version()},
     )
@@ -54,10 +54,11 @@ def _stop_reason(ledger: Ledger, status: StudyStatus) -> str:
     return "a person stopped it" if status is StudyStatus.STOPPED else ""
 
 
-def _status(status: StudyStatus, *, running: bool) -> Literal["running", "finished", "stopped"]:
-    if status is StudyStatus.FINISHED:
+def _status(row: StudyRow, *, running: bool) -> Literal["running", "finished", "stopped"]:
+    # The supervisor writes the last report before its process has said that it is done.
+    if row.finished_at is not None:
         return "finished"
-    return "running" if running and status is StudyStatus.RUNNING else "stopped"
+    return "running" if running and row.status is StudyStatus.RUNNING else "stopped"
 
 
 def write_files(ledger: Ledger, study: Study, paths: StudyPaths) -> list[Path]:
