@@ -30,7 +30,7 @@ bench: $(READY)
 # The generated pages: the study file's reference and its JSON Schema.
 docs: $(READY)
 	$(BIN)/python -m nightlab.configs.reference > docs/study-file.md
-	$(BIN)/python -m nightlab.configs.schema > configs/templates/study.schema.json
+	$(BIN)/nightlab schema > configs/templates/study.schema.json
 
 # Pins with hashes and without any address. Needs uv (`pip install uv`).
 lock:
