@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from nightlab.configs.study import Study
+from nightlab.configs.study import Scalar, Study
 from nightlab.errors import LedgerError
 from nightlab.knowledge import tables
 from nightlab.knowledge.database import Database, as_row, columns, fetch_all, fetch_one, record_of, select_as
@@ -26,6 +26,7 @@ from nightlab.knowledge.records import (
     Job,
     JobState,
     Observation,
+    Phase,
     Proposal,
     Question,
     Run,
@@ -38,7 +39,7 @@ from nightlab.knowledge.records import (
     utc_now,
 )
 
-__all__ = ["Ledger", "MeasuredRun", "SpendTotals"]
+__all__ = ["Configuration", "Ledger", "MeasuredRun", "Outcome", "SpendTotals"]
 
 
 class MeasuredRun(NamedTuple):
@@ -47,6 +48,26 @@ class MeasuredRun(NamedTuple):
     experiment: Experiment
     run: Run
     value: float | None
+
+
+class Outcome(NamedTuple):
+    """What planning needs of one run: plain values, for all runs are read at every planning."""
+
+    key: str
+    number: int
+    seed: int
+    phase: Phase
+    state: RunState
+    cause: str | None
+    value: float | None
+    """The objective, once it was read."""
+
+
+class Configuration(NamedTuple):
+    """What an experiment sets; it never changes."""
+
+    parameters: dict[str, Scalar]
+    changed: dict[str, Scalar]
 
 
 @dataclass(frozen=True)
@@ -252,6 +273,30 @@ class Ledger(Database):
             measured.append(MeasuredRun(of_number[run.number], run, (observed or {}).get(metric)))
         return measured
 
+    def outcomes(self) -> list[Outcome]:
+        """Every run in the order it was planned, with the objective's value or None: `measured_runs` in brief."""
+        run, observation = tables.runs.c, tables.observations.c
+        query = (
+            select(run.key, run.number, run.seed, run.phase, run.state, run.cause, observation["values"])
+            .select_from(tables.runs.outerjoin(tables.observations, observation.key == run.key))
+            .order_by(run.id)
+        )
+        with self._read() as connection:
+            metric = connection.execute(select(tables.study.c.study)).scalar_one()["objective"]["metric"]
+            rows = connection.execute(query).all()
+        return [
+            Outcome(key, number, seed, Phase(phase), RunState(state), cause, (values or {}).get(metric))
+            for key, number, seed, phase, state, cause, values in rows
+        ]
+
+    def configurations(self, *, after: int = -1) -> dict[int, Configuration]:
+        """What each experiment with a number above `after` sets."""
+        experiment = tables.experiments.c
+        query = select(experiment.number, experiment.parameters, experiment.changed)
+        with self._read() as connection:
+            rows = connection.execute(query.where(experiment.number > after).order_by(experiment.number)).all()
+        return {number: Configuration(parameters, changed) for number, parameters, changed in rows}
+
     # --- jobs --------------------------------------------------------------------------------------------------
 
     def intend_job(self, job: Job) -> Job:
@@ -299,6 +344,13 @@ class Ledger(Database):
             connection.execute(update(tables.experiments).where(*prepared).values(state=ExperimentState.RUNNING))
             return job
 
+    def wall_seconds(self) -> list[float]:
+        """How long each job took that ended well."""
+        job = tables.jobs.c
+        query = select(job.wall_seconds).where(job.exit_code == 0, job.wall_seconds.is_not(None))
+        with self._read() as connection:
+            return list(connection.execute(query).scalars())
+
     # --- observations and verdicts -----------------------------------------------------------------------------
 
     def record_observation(self, observation: Observation) -> None:
@@ -344,6 +396,11 @@ class Ledger(Database):
         query = select_as(tables.verdicts, Verdict).where(tables.verdicts.c.id.in_(newest))
         rows = self._all(query.order_by(tables.verdicts.c.number), Verdict)
         return {verdict.number: verdict for verdict in rows}
+
+    def verdict(self, number: int) -> Verdict | None:
+        """The latest verdict of one experiment, None before it has one."""
+        query = select_as(tables.verdicts, Verdict).where(tables.verdicts.c.number == number)
+        return self._one(query.order_by(tables.verdicts.c.id.desc()).limit(1), Verdict)
 
     def verdict_history(self, number: int) -> list[Verdict]:
         """All verdicts of an experiment, oldest first."""

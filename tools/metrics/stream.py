@@ -11,12 +11,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["clean", "search_word", "text_lines"]
+__all__ = ["clean", "numbered_lines", "search_word", "text_lines"]
 
 _CHUNK_BYTES = 1 << 16
 _LIMIT_BYTES = 1 << 15
 _ESCAPE = b"\x1b"
-_BREAK = re.compile(rb"[\r\n]+")
 _DELIMITERS = (b" ", b"\t", b",", b";", b"|")
 
 # Colours and erasures may stand inside a word; cursor movements separate words.
@@ -42,17 +41,22 @@ def text_lines(path: Path, *, containing: str = "", limit_bytes: int = _LIMIT_BY
 
     Raises OSError.
     """
+    return (text for _, text in numbered_lines(path, containing=containing, limit_bytes=limit_bytes))
+
+
+def numbered_lines(path: Path, *, containing: str = "", limit_bytes: int = _LIMIT_BYTES) -> Iterator[tuple[int, str]]:
+    """As `text_lines`, each with the number an editor shows (from 1): only newlines count, carriage returns do not."""
     needle = containing.encode()
-    for raw in _raw_lines(path, needle, limit_bytes):
+    for number, raw in _raw_lines(path, needle, limit_bytes):
         # Escape sequences may split the word, so such a line is judged once it is clean.
         if needle in raw or _ESCAPE in raw:
             text = clean(raw.decode("utf-8", errors="replace"))
             if containing in text and text.strip():
-                yield text
+                yield number, text
 
 
-def _raw_lines(path: Path, needle: bytes, limit: int) -> Iterator[bytes]:
-    pending, torn = b"", False
+def _raw_lines(path: Path, needle: bytes, limit: int) -> Iterator[tuple[int, bytes]]:
+    number, pending, torn = 1, b"", False
     with path.open("rb") as log:
         while chunk := log.read(_CHUNK_BYTES):
             pending += chunk
@@ -60,25 +64,28 @@ def _raw_lines(path: Path, needle: bytes, limit: int) -> Iterator[bytes]:
             if end:
                 block, pending = pending[:end], pending[end:]
                 if needle in block or _ESCAPE in block:
-                    yield from _split(block, limit, torn=torn)
+                    yield from _split(block, limit, number, torn=torn)
+                number += block.count(b"\n")
                 torn = False
             if len(pending) > 2 * limit:
                 if not torn:
-                    yield _head(pending[:limit])
+                    yield number, _head(pending[:limit])
                 pending, torn = pending[-limit:], True
-    yield from _split(pending, limit, torn=torn)
+    yield from _split(pending, limit, number, torn=torn)
 
 
-def _split(block: bytes, limit: int, *, torn: bool) -> Iterator[bytes]:
+def _split(block: bytes, limit: int, first: int, *, torn: bool) -> Iterator[tuple[int, bytes]]:
     """Lines of a block; `torn` when the block starts within a line whose beginning is already gone."""
-    for position, line in enumerate(_BREAK.split(block)):
-        if torn and position == 0:
-            yield _tail(line[-limit:])
-        elif len(line) > 2 * limit:
-            yield _head(line[:limit])
-            yield _tail(line[-limit:])
-        elif line:
-            yield line
+    for number, line in enumerate(block.split(b"\n"), first):
+        for part in line.split(b"\r"):
+            if torn:
+                yield number, _tail(part[-limit:])
+                torn = False
+            elif len(part) > 2 * limit:
+                yield number, _head(part[:limit])
+                yield number, _tail(part[-limit:])
+            elif part:
+                yield number, part
 
 
 def _head(window: bytes) -> bytes:
