@@ -34,7 +34,7 @@ from nightlab.tools.metrics.stream import search_word, text_lines
 __all__ = ["Statement", "line_outcomes", "statements"]
 
 _QUOTES = "\"'`*"
-_BEFORE_NAME = rf"(?:^|(?<=[\s|,;{{(\[>{_QUOTES}!]))"
+_BEFORE_NAME = rf"(?:^|(?<=[\s|,;{{(\[\]>{_QUOTES}!]))"
 _SEPARATOR = rf"[{_QUOTES}]{{0,2}}\s*[:=](?![:=>])\s*"
 _WRAPPER = r"(?:[\w.]*(?:tensor|array|Tensor|Array|float\d*|Decimal|scalar)\()?"
 _TOKEN = rf"[^\s,;|)\]}}{_QUOTES}±]+(?:,\d[^\s,;|)\]}}{_QUOTES}±]*)*"

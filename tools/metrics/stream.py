@@ -19,7 +19,8 @@ _ESCAPE = b"\x1b"
 _DELIMITERS = (b" ", b"\t", b",", b";", b"|")
 
 # Colours and erasures may stand inside a word; cursor movements separate words.
-_STYLE = re.compile(r"\x1b\[[0-9;:]*[mK]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+# Styles, and strings a terminal takes in without showing them (OSC, DCS, SOS, PM, APC): no reader must believe those.
+_STYLE = re.compile(r"\x1b\[[0-9;:]*[mK]|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)")
 _MOVEMENT = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[0-Z\\^-~]|[ -/]+[0-~])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 

@@ -1,0 +1,1 @@
+"""Figures, not tests: run by hand, written down in `bench/results/`."""
