@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from nightlab.agents.brain import Diagnosis, Facts
 from nightlab.agents.context import Lab
 from nightlab.agents.documents import analysis_report, improve_guide
-from nightlab.agents.factors import ranked
+from nightlab.agents.factors import lessons_for, ranked
 from nightlab.configs.paths import JobPaths
 from nightlab.knowledge.records import JobState, RunState
 from nightlab.tools.files import write_atomically
@@ -40,10 +40,13 @@ def _understand(state: AnalysisState, runtime: Runtime[Lab]) -> dict[str, object
 
 def _design(state: AnalysisState, runtime: Runtime[Lab]) -> dict[str, object]:
     lab = runtime.context
-    factors = ranked(lab, state["symptoms"])
-    write_atomically(lab.paths.improve_guide, improve_guide(lab, factors, state["symptoms"]))
-    lab.ledger.update_study(design=[{**asdict(factor), "levels": list(factor.levels)} for factor in factors])
-    lab.ledger.add_event("design", f"{len(factors)} factors, {sum(len(f.levels) for f in factors)} levels")
+    lessons = lessons_for(lab)
+    factors = ranked(lab, state["symptoms"], lessons)
+    write_atomically(lab.paths.improve_guide, improve_guide(lab, factors, state["symptoms"], lessons))
+    design = [{**asdict(factor), "levels": list(factor.levels)} for factor in factors]
+    with lab.ledger.transaction():
+        lab.ledger.update_study(design=design, phase="verify")
+        lab.ledger.add_event("design", f"{len(factors)} factors, {sum(len(f.levels) for f in factors)} levels")
     lab.on_change()
     return {}
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from nightlab.agents.cards import CARD, CONFIGURATION, EXPERIMENT
 from nightlab.agents.context import Lab
-from nightlab.configs.study import Study
+from nightlab.configs.study import Scalar, Study
+from nightlab.errors import GitError
 from nightlab.knowledge.records import Experiment, Job, Observation
+from nightlab.search.space import same_value
 from nightlab.worktrees.git import Git
 
 __all__ = ["audit", "check_guardrails", "check_plausible"]
@@ -18,9 +21,7 @@ def audit(lab: Lab, experiment: Experiment, job: Job, observation: Observation) 
     tree = Path(job.worktree)
     reasons = [
         check_locked(lab.study, experiment),
-        check_diff(lab, experiment),
-        check_committed_parameters(lab, experiment, tree),
-        check_frozen(lab, experiment, tree),
+        *_check_tree(lab, experiment, tree),
         check_plausible(lab.study, observation),
         *check_guardrails(lab.study, observation),
     ]
@@ -29,22 +30,44 @@ def audit(lab: Lab, experiment: Experiment, job: Job, observation: Observation) 
 
 def check_locked(study: Study, experiment: Experiment) -> str | None:
     """No locked parameter differs from the baseline, and what differs is what was declared."""
-    locked = [name for name in study.locked if experiment.parameters.get(name) != study.parameters.get(name)]
+    differing = {name for name in study.parameters if not _agree(study.parameters, experiment.parameters, name)}
+    differing |= experiment.parameters.keys() - study.parameters.keys()
+    locked = [name for name in study.locked if name in differing]
     if locked:
         return f"locked parameter changed: {', '.join(locked)}"
-    differing = {name for name, value in experiment.parameters.items() if study.parameters.get(name) != value}
-    undeclared = differing ^ set(experiment.changed)
+    undeclared = differing ^ experiment.changed.keys()
     return f"changes beyond the declared variable: {', '.join(sorted(undeclared))}" if undeclared else None
 
 
-def check_diff(lab: Lab, experiment: Experiment) -> str | None:
-    """The branch changes only the lab's own documents and the parameter file."""
+def _agree(one: Mapping[str, Scalar], other: Mapping[str, Scalar], name: str) -> bool:
+    return name in one and name in other and same_value(one[name], other[name])
+
+
+def _check_tree(lab: Lab, experiment: Experiment, tree: Path) -> list[str | None]:
     if experiment.commit is None:
-        return "the experiment has no commit"
+        return ["the experiment has no commit"]
+    if not tree.is_dir():
+        return ["its worktree was removed before review: nothing it did there can be checked"]
+    try:
+        head = Git(tree).head()
+    except GitError:
+        return ["the run took its worktree's link to git away: nothing it did there can be checked"]
+    return [
+        check_diff(lab, experiment, head),
+        check_committed_parameters(lab, experiment, tree),
+        check_frozen(lab, experiment, tree, head),
+    ]
+
+
+def check_diff(lab: Lab, experiment: Experiment, head: str) -> str | None:
+    """The tree's branch, at `head` now, changes only the lab's own documents and the parameter file.
+
+    A run can commit too: what it commits would come along with a merge of the winner.
+    """
     allowed = {EXPERIMENT, CONFIGURATION, CARD}
     if lab.study.launcher.parameters.via == "file":
         allowed.add(str(Path(lab.study.launcher.parameters.path)))
-    extra = sorted(set(lab.git.diff_names(experiment.base_commit, experiment.commit)) - allowed)
+    extra = sorted(set(lab.git.diff_names(experiment.base_commit, head)) - allowed)
     return f"the branch changes files beyond the configuration: {', '.join(extra[:5])}" if extra else None
 
 
@@ -53,19 +76,19 @@ def check_committed_parameters(lab: Lab, experiment: Experiment, tree: Path) -> 
     stated = lab.launcher.read_back(tree)
     if stated is None:
         return None
-    wrong = [name for name, value in experiment.parameters.items() if stated.get(name) != value]
+    wrong = [name for name in experiment.parameters if not _agree(experiment.parameters, stated, name)]
     return f"the parameter file differs from the request: {', '.join(wrong)}" if wrong else None
 
 
-def check_frozen(lab: Lab, experiment: Experiment, tree: Path) -> str | None:
-    """Frozen paths are the base commit's, in the experiment's commit and on disk after the run."""
+def check_frozen(lab: Lab, experiment: Experiment, tree: Path, head: str) -> str | None:
+    """Frozen paths are the base commit's: in the branch at `head`, and on disk after the run."""
     frozen = lab.study.frozen
-    if not frozen or experiment.commit is None:
+    if not frozen:
         return None
-    base, now = (lab.git.hash_paths(commit, frozen) for commit in (experiment.base_commit, experiment.commit))
+    base, now = (lab.git.hash_paths(commit, frozen) for commit in (experiment.base_commit, head))
     changed = [path for path in frozen if base.get(path) != now.get(path)]
-    changed = changed or Git(tree).differing(experiment.commit, frozen)
-    return f"frozen path changed: {', '.join(changed)}" if changed else None
+    changed = changed or Git(tree).differing(experiment.base_commit, frozen, leave_out=lab.study.inputs)
+    return f"frozen path changed: {', '.join(changed[:5])}" if changed else None
 
 
 def check_plausible(study: Study, observation: Observation) -> str | None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
 
 from nightlab.agents.documents import render
 from nightlab.configs.study import Study
 from nightlab.knowledge.records import Experiment, Job, Observation, Run, Verdict, VerdictKind
+from nightlab.tools.launchers.base import Launcher
 
-__all__ = ["CARD", "CONFIGURATION", "EXPERIMENT", "Entry", "describe", "experiment_files", "result_files"]
+__all__ = ["CARD", "CONFIGURATION", "EXPERIMENT", "Entry", "Rerun", "describe", "experiment_files", "result_files"]
 
 EXPERIMENT = "EXPERIMENT.md"
 CONFIGURATION = "experiment.json"
@@ -17,60 +23,130 @@ CARD = "RESULT.json"
 Entry = tuple[Run, Job | None, Observation | None]
 """One run with its job and what was read from it."""
 
+# A seed no run has, so that its place in a command can be found again.
+OPEN_SEED = 1_357_911_131
+
 NEXT_STEPS = {
-    VerdictKind.KEEP: "Confirmed. Take it with `git merge {branch}`.",
-    VerdictKind.DISCARD: "None: this change is not worth having here.",
-    VerdictKind.INCONCLUSIVE: "More seeds would settle it; the interval above says how far it is open.",
-    VerdictKind.REJECTED: "Read the reason: the claim did not pass review.",
-    VerdictKind.FAILED: "Read the cause in the log (`nightlab logs {number}`).",
-    VerdictKind.PRUNED: "None: it was clearly behind.",
+    "keep": "Confirmed on seeds that had no part in finding it. Take it with `git merge {branch}`.",
+    "promising": "It looks better, but was not confirmed on fresh seeds: a larger budget would do that.",
+    "not confirmed": "On fresh seeds the gain was not sure any more. More of them (`search.confirm_seeds`) would tell.",
+    "unstable": "It fails on some seeds: find out why (`nightlab logs {number}`) before using it.",
+    "inconclusive": "Noise hides whether it does anything. More seeds (`search.replicate_ties`) would tell.",
+    "discard": "None: this change is not worth having here.",
+    "rejected": "Look at what the review found; the value proves nothing until that is explained.",
+    "failed": "Read the log (`nightlab logs {number}`).",
+    "pruned": "None: it was clearly behind.",
 }
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """How to run a configuration anywhere: paths relative to the checkout, `{seed}` and `{output_dir}` left open."""
+
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    cwd: str
+
+    @classmethod
+    def of(cls, launcher: Launcher, experiment: Experiment, tree: Path) -> Rerun:
+        """Raises LauncherError when the configuration cannot be turned into a command."""
+        launch = launcher.launch(experiment.parameters, seed=OPEN_SEED, tree=tree, output=Path("{output_dir}"))
+        up = os.path.relpath(tree, launch.cwd)
+
+        def portable(text: str) -> str:
+            text = text.replace(sys.executable, "python").replace(str(OPEN_SEED), "{seed}")
+            return text.replace(f"{tree}/", "" if up == "." else f"{up}/").replace(str(tree), up)
+
+        return cls(
+            tuple(portable(word) for word in launch.command),
+            {name: portable(value) for name, value in launch.env.items()},
+            os.path.relpath(launch.cwd, tree),
+        )
+
+    def line(self, seed: int) -> str:
+        """For a shell: the lab's own variables only where the seed goes by no other way."""
+        by_command = any("{seed}" in word for word in self.command)
+        shown = {n: v for n, v in self.environment.items() if not by_command or not n.startswith("NIGHTLAB_")}
+        words = [f"{name}={shlex.quote(value)}" for name, value in shown.items()]
+        words += [shlex.quote(word) for word in self.command]
+        text = " ".join(words).replace("'{output_dir}'", "output").replace("{output_dir}", "output")
+        text = text.replace("'{seed}'", str(seed)).replace("{seed}", str(seed))
+        return text if self.cwd == "." else f"cd {shlex.quote(self.cwd)} && {text}"
 
 
 def _dump(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def experiment_files(study: Study, experiment: Experiment, command: tuple[str, ...]) -> dict[str, str]:
-    """What is committed before the first run: `EXPERIMENT.md` and the rendered configuration.
-
-    `command` is the launcher's command with `{seed}` and `{output_dir}` left open.
-    """
+def experiment_files(study: Study, experiment: Experiment, launcher: Launcher, tree: Path) -> dict[str, str]:
+    """What is committed before the first run: `EXPERIMENT.md` and the rendered configuration."""
+    rerun = Rerun.of(launcher, experiment, tree)
     configuration = {
         "study": experiment.study,
         "experiment": experiment.number,
+        "branch": experiment.branch,
         "base_commit": experiment.base_commit,
+        "scenario": experiment.scenario,
+        "method": experiment.method,
         "base_model": experiment.base_model,
+        "variable": experiment.variable,
+        "technique": experiment.technique,
+        "phase": experiment.phase,
+        "reason": experiment.reason,
+        "created_at": experiment.created_at.isoformat(),
         "changed": experiment.changed,
         "parameters": experiment.parameters,
         "parameters_via": study.launcher.parameters.model_dump(mode="json"),
-        "command": list(command),
-        "cwd": study.launcher.cwd,
+        "command": list(rerun.command),
+        "environment": rerun.environment,
+        "cwd": rerun.cwd,
     }
-    return {EXPERIMENT: describe(study, experiment, [], None), CONFIGURATION: _dump(configuration)}
+    return {EXPERIMENT: describe(study, experiment, [], None, rerun), CONFIGURATION: _dump(configuration)}
 
 
-def describe(study: Study, experiment: Experiment, runs: list[Entry], verdict: Verdict | None) -> str:
+def describe(
+    study: Study,
+    experiment: Experiment,
+    runs: list[Entry],
+    verdict: Verdict | None,
+    rerun: Rerun | None = None,
+) -> str:
     """`EXPERIMENT.md`: enough for a person or a fresh agent to take over."""
-    if verdict:
-        next_step = NEXT_STEPS[verdict.kind].format(branch=experiment.branch, number=experiment.number)
-    elif experiment.changed or not runs:
-        next_step = "Wait for its runs (`nightlab status`)."
-    else:
-        next_step = "None: it is the yardstick, every effect of the study is measured against it."
     return render(
-        EXPERIMENT.lower(), study=study, experiment=experiment, runs=runs, verdict=verdict, next_step=next_step
+        EXPERIMENT.lower(),
+        study=study,
+        experiment=experiment,
+        runs=runs,
+        verdict=verdict,
+        next_step=_next_step(experiment, verdict, ended=bool(runs)),
+        command=rerun.line(runs[0][0].seed if runs else 0) if rerun else None,
     )
 
 
-def result_files(study: Study, experiment: Experiment, runs: list[Entry], verdict: Verdict | None) -> dict[str, str]:
+def _next_step(experiment: Experiment, verdict: Verdict | None, *, ended: bool) -> str:
+    if verdict:
+        key = verdict.label if verdict.kind is VerdictKind.INCONCLUSIVE else verdict.kind.value
+        text = NEXT_STEPS.get(key, NEXT_STEPS["inconclusive"])
+        return text.format(branch=experiment.branch, number=experiment.number)
+    if experiment.changed or not ended:
+        return "Wait for its runs (`nightlab status`)."
+    return "None: it is the yardstick, every effect of the study is measured against it."
+
+
+def result_files(
+    study: Study, experiment: Experiment, runs: list[Entry], verdict: Verdict | None, launcher: Launcher, tree: Path
+) -> dict[str, str]:
     """What is committed when the experiment is over: the result card, and `EXPERIMENT.md` with the facts."""
+    objective = study.objective
     card = {
         "study": experiment.study,
         "experiment": experiment.number,
+        "branch": experiment.branch,
         "commit": experiment.commit,
-        "parameters": experiment.parameters,
+        "metric": {"name": objective.metric, "direction": objective.direction, "unit": objective.unit},
         "changed": experiment.changed,
+        "verdict": verdict.model_dump(mode="json") if verdict else None,
+        "parameters": experiment.parameters,
         "runs": [
             {
                 "run": run.model_dump(mode="json"),
@@ -79,6 +155,6 @@ def result_files(study: Study, experiment: Experiment, runs: list[Entry], verdic
             }
             for run, job, observation in runs
         ],
-        "verdict": verdict.model_dump(mode="json") if verdict else None,
     }
-    return {EXPERIMENT: describe(study, experiment, runs, verdict), CARD: _dump(card)}
+    rerun = Rerun.of(launcher, experiment, tree)
+    return {EXPERIMENT: describe(study, experiment, runs, verdict, rerun), CARD: _dump(card)}

@@ -11,9 +11,10 @@ from nightlab.agents.brain import Brain, RulesBrain
 from nightlab.configs.paths import StudyPaths
 from nightlab.configs.study import Study
 from nightlab.knowledge.catalog import Catalog
-from nightlab.knowledge.ledger import Ledger
+from nightlab.knowledge.ledger import Configuration, Ledger
 from nightlab.knowledge.records import utc_now
 from nightlab.tools.backends.base import Backend
+from nightlab.tools.disk import free_bytes
 from nightlab.tools.launchers.base import Launcher
 from nightlab.worktrees.git import Git
 from nightlab.worktrees.trees import Worktrees
@@ -43,6 +44,8 @@ class Lab:
     launcher: Launcher
     catalog: Catalog
     base_commit: str
+    deadline: datetime | None = None
+    """When the budget's wall clock runs out; it changes only while no lab runs."""
     brain: Brain = field(default_factory=RulesBrain)
     now: Callable[[], datetime] = utc_now
     stop_requested: Callable[[], bool] = _never
@@ -52,6 +55,20 @@ class Lab:
     write_reports: Callable[[], None] = _silent
     """Writes the table and the report; the face provides it, the supervisor says when."""
     prune_checkpoints: Callable[[], None] = _silent
+    configurations: dict[int, Configuration] = field(default_factory=dict)
+    """What each experiment sets, as far as it was read from the ledger."""
+    prepared: dict[str, Path] = field(default_factory=dict)
+    """Key of a run → its tree, where this process has made it ready."""
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the budget's wall clock has run out."""
+        return self.deadline is not None and self.now() >= self.deadline
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the disk has room for another job."""
+        return free_bytes(self.paths.runtime) >= self.study.disk.min_free_bytes
 
     @property
     def lessons_path(self) -> Path:

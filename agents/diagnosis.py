@@ -12,6 +12,7 @@ __all__ = ["diagnose", "loss_symptoms"]
 
 # Shares of the logged curve that are compared, and the relative changes that count. They only order techniques within
 # a tier, so their exact values are uncritical.
+FEWEST_POINTS = 10
 TAIL = 0.1
 STILL_FALLING = 0.003
 SPIKE = 1.5
@@ -47,6 +48,10 @@ def _prompt(facts: Facts) -> Dimension:
 def _training(facts: Facts) -> Dimension:
     if not facts.losses:
         return Dimension("Training method", f"{facts.method}. The run logs no training loss, so its curve is unknown.")
+    logged = f"{facts.method}. Training loss {facts.losses[0]:.4g} → {facts.losses[-1]:.4g} over "
+    if len(facts.losses) < FEWEST_POINTS:
+        points = f"{len(facts.losses)} logged point{'s' * (len(facts.losses) > 1)}"
+        return Dimension("Training method", f"{logged}{points}, too few to judge the curve by.")
     symptoms = loss_symptoms(facts.losses)
     words = {
         "slow_convergence": "the loss is still falling at the end",
@@ -57,15 +62,14 @@ def _training(facts: Facts) -> Dimension:
     seen = "; ".join(words[s] for s in symptoms) or "the curve shows nothing unusual"
     return Dimension(
         "Training method",
-        f"{facts.method}. Training loss {facts.losses[0]:.4g} → {facts.losses[-1]:.4g} over {len(facts.losses)} "
-        f"logged points: {seen}.",
+        f"{logged}{len(facts.losses)} logged points: {seen}.",
         symptoms,
     )
 
 
 def loss_symptoms(losses: tuple[float, ...]) -> tuple[str, ...]:
-    """Catalog symptoms of a training-loss curve; fewer than 10 points say nothing."""
-    if len(losses) < 10:
+    """Catalog symptoms of a training-loss curve; too few points say nothing."""
+    if len(losses) < FEWEST_POINTS:
         return ()
     width = max(2, round(len(losses) * TAIL))
     last, before = statistics.fmean(losses[-width:]), statistics.fmean(losses[-2 * width : -width])
@@ -77,10 +81,15 @@ def loss_symptoms(losses: tuple[float, ...]) -> tuple[str, ...]:
         symptoms.append("loss_diverges")
     else:
         symptoms.append("loss_plateau_high")
-    settled = losses[len(losses) // 4 :]
-    if max(settled) > SPIKE * statistics.median(settled) > 0:
+    if any(_jumps(losses, point, width) for point in range(len(losses) // 4, len(losses))):
         symptoms.append("loss_spikes")
     return tuple(symptoms)
+
+
+def _jumps(losses: tuple[float, ...], point: int, width: int) -> bool:
+    """Whether the loss at `point` stands far above all of the `width` points before it."""
+    before = losses[max(0, point - width) : point]
+    return bool(before) and losses[point] > SPIKE * max(before) > 0
 
 
 def _evaluation(facts: Facts) -> Dimension:
@@ -115,5 +124,9 @@ def _baseline(facts: Facts) -> Dimension:
     if len(values) > 1:
         text += f", standard deviation between seeds {statistics.stdev(values):.3g}"
     if facts.baseline_wall_seconds:
-        text += f"; {humanize.precisedelta(round(facts.baseline_wall_seconds))} a run"
+        text += f"; {_duration(facts.baseline_wall_seconds)} a run"
     return Dimension("Baseline", text + ".")
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds < 60 else humanize.precisedelta(round(seconds))

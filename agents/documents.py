@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -12,10 +13,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from nightlab.agents.brain import Diagnosis, Facts
 from nightlab.agents.context import Lab
 from nightlab.configs.study import Budget
-from nightlab.knowledge.records import Effect
+from nightlab.knowledge.records import Effect, Lesson
 from nightlab.search.history import RankedFactor
 
 __all__ = ["analysis_report", "format_effect", "improve_guide", "render"]
+
+MOST_TECHNIQUES = 6
+"""Techniques named for one symptom; `nightlab catalog match` shows all."""
 
 
 def format_effect(effect: Effect) -> str:
@@ -34,6 +38,10 @@ def _code(value: object) -> str:
     return f"`{value}`"
 
 
+def _digits(value: float) -> str:
+    return f"{value:.6g}"
+
+
 @cache
 def _environment() -> Environment:
     # Markdown for people, not HTML for a browser: nothing is to be escaped.
@@ -43,7 +51,7 @@ def _environment() -> Environment:
         autoescape=False,  # noqa: S701
         keep_trailing_newline=True,
     )
-    environment.filters |= {"cell": _cell, "code": _code, "effect": format_effect}
+    environment.filters |= {"cell": _cell, "code": _code, "digits": _digits}
     return environment
 
 
@@ -60,11 +68,22 @@ def analysis_report(lab: Lab, facts: Facts, diagnosis: Diagnosis) -> str:
         brain=lab.brain.name,
         diagnosis=diagnosis,
         facts=facts,
-        meanings=lab.catalog.meta.symptoms,
+        symptoms=[(symptom, *_known_of(lab, symptom)) for symptom in diagnosis.symptoms],
+        searched=lab.study.space,
     )
 
 
-def improve_guide(lab: Lab, factors: Sequence[RankedFactor], symptoms: Sequence[str]) -> str:
+def _known_of(lab: Lab, symptom: str) -> tuple[str, list[str]]:
+    """What a symptom means and the ids of the first techniques against it; a brain may name one nobody knows."""
+    meaning = lab.catalog.meta.symptoms.get(symptom)
+    if meaning is None:
+        return "not described in the catalog", []
+    found = lab.catalog.match(method=lab.study.method, symptoms=[symptom])
+    return meaning, [technique.id for technique in found if not technique.locked][:MOST_TECHNIQUES]
+
+
+def improve_guide(lab: Lab, factors: Sequence[RankedFactor], symptoms: Sequence[str], lessons: Sequence[Lesson]) -> str:
+    """`lessons` are those of the same scenario and method, which moved the order."""
     return render(
         "improve_guide.md",
         study=lab.study,
@@ -72,8 +91,16 @@ def improve_guide(lab: Lab, factors: Sequence[RankedFactor], symptoms: Sequence[
         factors=factors,
         level_count=sum(len(factor.levels) for factor in factors),
         symptoms=symptoms,
+        lessons=_sources(lessons),
+        tiers=lab.catalog.meta.tiers,
         limits=_limits(lab.study.budget),
     )
+
+
+def _sources(lessons: Sequence[Lesson]) -> str:
+    """`6 from study tiny, 2 from study other`."""
+    studies = Counter(lesson.study for lesson in lessons)
+    return ", ".join(f"{number} from study {name}" for name, number in studies.items())
 
 
 def _limits(budget: Budget) -> list[str]:

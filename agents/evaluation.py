@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 
 from langgraph.graph import END, START, StateGraph
@@ -10,6 +9,7 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from nightlab.agents.context import Lab
+from nightlab.agents.history import LOST
 from nightlab.configs.paths import JobPaths
 from nightlab.errors import MetricError
 from nightlab.knowledge.records import Job, JobState, Observation, Run, RunState
@@ -17,9 +17,11 @@ from nightlab.tools.backends.base import JobStatus
 from nightlab.tools.metrics import read_metrics
 from nightlab.tools.metrics.base import RunFiles
 
-__all__ = ["EvaluationState", "cancel", "evaluation_agent", "last_line", "observe_jobs"]
+__all__ = ["EvaluationState", "cancel_unstarted", "evaluation_agent", "fail", "last_line", "observe_jobs"]
 
 TAIL_BYTES = 4096
+DEADLINE = ("deadline", "the wall-clock budget ran out")
+STOPPED = ("stopped", "somebody ended its job")
 
 
 class EvaluationState(TypedDict):
@@ -27,21 +29,21 @@ class EvaluationState(TypedDict):
     """Runs whose jobs have ended."""
 
 
-def observe_jobs(lab: Lab, *, cancelled: Collection[str] = ()) -> list[str]:
-    """Ask the backend about every job in flight, record what changed, return the keys of those that ended.
-
-    `cancelled` are those the lab has just cut short at the deadline: their runs say nothing.
-    """
+def observe_jobs(lab: Lab) -> list[str]:
+    """Ask the backend about every job in flight, record what changed, return the keys of those that ended."""
     jobs = {job.key: job for job in lab.ledger.jobs(states=(JobState.RUNNING,))}
     statuses = lab.backend.poll({key: Path(job.directory) for key, job in jobs.items()})
     ended = [key for key, status in statuses.items() if status.state in (JobState.ENDED, JobState.LOST)]
     for key in ended:
-        record_end(lab, lab.ledger.run(key), statuses[key], cut_short=key in cancelled)
+        record_end(lab, lab.ledger.run(key), statuses[key])
     return ended
 
 
-def record_end(lab: Lab, run: Run, status: JobStatus, *, cut_short: bool) -> None:
-    """Write a job's end and its resources at once; a job that vanished with its machine is a failed run."""
+def record_end(lab: Lab, run: Run, status: JobStatus) -> None:
+    """Write a job's end and its resources at once.
+
+    Whoever cut it short, now or before a crash, the job's own record says so: such a run says nothing.
+    """
     ended_at = status.ended_at or lab.now()
     with lab.ledger.transaction():
         lab.ledger.update_job(
@@ -56,12 +58,10 @@ def record_end(lab: Lab, run: Run, status: JobStatus, *, cut_short: bool) -> Non
             peak_memory_bytes=status.peak_memory_bytes,
         )
         lab.ledger.settle(run.key, wall_seconds=status.wall_seconds or 0.0, gpu_hours=_gpu_hours(lab, status))
-        if cut_short:
-            cancel(lab, run)
-        elif status.state is JobState.LOST:
-            fail(
-                lab, run, "lost", status.detail or "the job vanished without a result: its runner or machine was killed"
-            )
+        if status.state is JobState.LOST:
+            fail(lab, run, LOST, status.detail or "the job vanished without a result")
+        elif status.cancelled and not status.timed_out:
+            cancel(lab, run, *(DEADLINE if lab.is_overdue else STOPPED))
         else:
             lab.ledger.update_run(run.key, state=RunState.FINISHED, ended_at=ended_at)
 
@@ -77,12 +77,20 @@ def fail(lab: Lab, run: Run, cause: str, detail: str) -> None:
         lab.ledger.add_event("failed", f"seed {run.seed}: {cause}. {detail}", run.number)
 
 
-def cancel(lab: Lab, run: Run) -> None:
-    """End a run that the wall-clock budget no longer covers; it says nothing about its configuration."""
-    detail = "the wall-clock budget ran out"
+def cancel(lab: Lab, run: Run, cause: str, detail: str) -> None:
+    """End a run that says nothing about its configuration; the search may ask for it again."""
     with lab.ledger.transaction():
-        lab.ledger.update_run(run.key, state=RunState.CANCELLED, cause="deadline", detail=detail, ended_at=lab.now())
+        lab.ledger.update_run(run.key, state=RunState.CANCELLED, cause=cause, detail=detail, ended_at=lab.now())
         lab.ledger.add_event("cancelled", f"seed {run.seed}: {detail}", run.number)
+
+
+def cancel_unstarted(lab: Lab, run: Run) -> None:
+    """Take a planned run back because the wall-clock budget is over: its slot and its reservation are free again."""
+    with lab.ledger.transaction():
+        if lab.ledger.job(run.key) is not None:
+            lab.ledger.update_job(run.key, state=JobState.LOST, ended_at=lab.now())
+        lab.ledger.settle(run.key, wall_seconds=0.0, runs=0)
+        cancel(lab, run, *DEADLINE)
 
 
 def _measure(state: EvaluationState, runtime: Runtime[Lab]) -> dict[str, object]:
@@ -99,12 +107,16 @@ def measure(lab: Lab, run: Run, job: Job | None) -> None:
     """Read the metrics of an ended job; a bad exit or an unreadable metric is a failure, never a number."""
     assert job is not None, f"run {run.key} is finished without a job"
     paths = JobPaths(Path(job.directory))
+    if not Path(job.worktree).is_dir():
+        fail(lab, run, LOST, f"its worktree {job.worktree} was removed before its results were read")
+        return
     if job.timed_out:
         fail(lab, run, "timeout", f"ended after {job.wall_seconds:.0f} s; backend.timeout allows no more")
         return
     if job.exit_code != 0:
         cause = "signal" if job.exit_code is not None and job.exit_code < 0 else "exit-status"
-        fail(lab, run, cause, f"exit status {job.exit_code}: {last_line(paths.stderr) or last_line(paths.stdout)}")
+        detail = f"exit status {job.exit_code}: {last_line(paths.stderr) or last_line(paths.stdout)}"
+        fail(lab, run, *_blamed(lab, cause, detail))
         return
     files = RunFiles(
         stdout=paths.stdout,
@@ -116,7 +128,7 @@ def measure(lab: Lab, run: Run, job: Job | None) -> None:
     try:
         readings = read_metrics(lab.study, files)
     except MetricError as error:
-        fail(lab, run, error.cause, str(error))
+        fail(lab, run, *_blamed(lab, error.cause, str(error)))
         return
     metric = lab.study.objective.metric
     observation = Observation(
@@ -129,6 +141,11 @@ def measure(lab: Lab, run: Run, job: Job | None) -> None:
         lab.ledger.record_observation(observation)
         lab.ledger.update_run(run.key, state=RunState.MEASURED)
         lab.ledger.add_event("measured", f"seed {run.seed}: {metric} {readings[metric].value:.6g}", run.number)
+
+
+def _blamed(lab: Lab, cause: str, detail: str) -> tuple[str, str]:
+    """Cause and detail of a failure: on a full disk any configuration fails, so such a run is lost, not refuted."""
+    return (cause, detail) if lab.has_room else (LOST, f"{detail} (while the disk was full)")
 
 
 def last_line(path: Path) -> str:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Literal
 
 from pydantic import TypeAdapter
 
-from nightlab.knowledge.ledger import Ledger
-from nightlab.knowledge.records import Run, RunState
+from nightlab.knowledge.ledger import Configuration, Ledger, Outcome
+from nightlab.knowledge.records import RunState
 from nightlab.search.history import History, RankedFactor, Trial
 
-__all__ = ["history_of"]
+__all__ = ["LOST", "MOST_LOSSES", "history_of"]
+
+LOST = "lost"
+"""Cause of a run whose job vanished without a result."""
+MOST_LOSSES = 2
+"""A run lost with its machine says nothing about its configuration; one lost this often may have killed it."""
 
 _STATE: dict[RunState, Literal["pending", "measured", "failed"]] = {
     RunState.PLANNED: "pending",
@@ -21,34 +27,54 @@ _STATE: dict[RunState, Literal["pending", "measured", "failed"]] = {
     RunState.REJECTED: "measured",
     RunState.FAILED: "failed",
 }
+_FACTORS = TypeAdapter(tuple[RankedFactor, ...])
 
 
-def history_of(ledger: Ledger, *, runs_left: int = 0, experiments_left: int | None = None) -> History:
-    """Everything the ledger holds: of several attempts at one seed the last; a cancelled run says nothing."""
-    rows = ledger.measured_runs()
-    last: dict[tuple[int, int], Run] = {}
-    for _, run, _ in rows:
-        if run.state is not RunState.CANCELLED:
-            last[run.number, run.seed] = run
-    trials = tuple(
-        Trial(
-            number=run.number,
-            parameters=experiment.parameters,
-            changed=experiment.changed,
-            seed=run.seed,
-            phase=run.phase,
-            state=_STATE[run.state],
-            value=value,
-            valid=run.state is not RunState.REJECTED,
-        )
-        for experiment, run, value in rows
-        if run.state is not RunState.CANCELLED and last[run.number, run.seed].key == run.key
+def history_of(
+    ledger: Ledger,
+    *,
+    runs_left: int = 0,
+    experiments_left: int | None = None,
+    known: dict[int, Configuration] | None = None,
+) -> History:
+    """Everything the ledger holds: of several attempts at one seed the last; cancelled and lost runs say nothing.
+
+    `known` holds the configurations read before and is added to: they never change, and are most of what there is.
+    """
+    known = {} if known is None else known
+    known |= ledger.configurations(after=max(known, default=-1))
+    trials = tuple(_trial(outcome, known[outcome.number]) for outcome in _telling(ledger.outcomes()))
+    return History(_factors(ledger), trials, runs_left, experiments_left)
+
+
+def _telling(outcomes: list[Outcome]) -> list[Outcome]:
+    """The last attempt of each run that says, or will say, something, in the order they were planned."""
+    last: dict[tuple[int, int], Outcome] = {}
+    losses: Counter[tuple[int, int]] = Counter()
+    for outcome in outcomes:
+        seed = outcome.number, outcome.seed
+        lost = outcome.state is RunState.FAILED and outcome.cause == LOST
+        losses[seed] += lost
+        if outcome.state is RunState.CANCELLED or (lost and losses[seed] < MOST_LOSSES):
+            continue
+        last.pop(seed, None)
+        last[seed] = outcome
+    return list(last.values())
+
+
+def _trial(outcome: Outcome, configuration: Configuration) -> Trial:
+    return Trial(
+        number=outcome.number,
+        parameters=configuration.parameters,
+        changed=configuration.changed,
+        seed=outcome.seed,
+        phase=outcome.phase,
+        state=_STATE[outcome.state],
+        value=outcome.value,
+        valid=outcome.state is not RunState.REJECTED,
     )
-    return History(ranked_factors(ledger), trials, runs_left, experiments_left)
 
 
-def ranked_factors(ledger: Ledger) -> tuple[RankedFactor, ...]:
+def _factors(ledger: Ledger) -> tuple[RankedFactor, ...]:
     """The factors as the design fixed them; empty before."""
-    row = ledger.study_row()
-    adapter = TypeAdapter(tuple[RankedFactor, ...])
-    return adapter.validate_python(row.design or ())
+    return _FACTORS.validate_python(ledger.study_row().design or ())

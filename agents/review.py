@@ -12,14 +12,14 @@ from typing_extensions import TypedDict
 from nightlab.agents.audit import audit
 from nightlab.agents.cards import result_files
 from nightlab.agents.context import Lab
-from nightlab.agents.history import history_of
+from nightlab.agents.history import LOST
 from nightlab.knowledge.lessons import append, make_lesson, read
-from nightlab.knowledge.records import Experiment, ExperimentState, Run, RunState, Verdict, VerdictKind
-from nightlab.search.belief import judge
+from nightlab.knowledge.records import Experiment, ExperimentState, Lesson, Run, RunState, Verdict, VerdictKind
 
-__all__ = ["ReviewState", "conclude_experiment", "review_agent", "settled_experiments"]
+__all__ = ["PENDING", "ReviewState", "conclude_experiment", "review_agent", "settled_experiments"]
 
-ENDED = (RunState.REVIEWED, RunState.REJECTED, RunState.FAILED, RunState.CANCELLED)
+PENDING = (RunState.PLANNED, RunState.SUBMITTED, RunState.FINISHED, RunState.MEASURED)
+OPEN = (ExperimentState.PLANNED, ExperimentState.PREPARED, ExperimentState.RUNNING, ExperimentState.MEASURED)
 
 STATE_OF = {
     VerdictKind.KEEP: ExperimentState.KEPT,
@@ -29,6 +29,8 @@ STATE_OF = {
     VerdictKind.FAILED: ExperimentState.FAILED,
     VerdictKind.PRUNED: ExperimentState.DISCARDED,
 }
+CONCLUDED = frozenset({*STATE_OF.values(), ExperimentState.REVIEWED, ExperimentState.CANCELLED})
+"""Lesson and card are written; `reviewed` is the baseline's end, which has no verdict."""
 
 
 class ReviewState(TypedDict):
@@ -61,40 +63,49 @@ def audit_run(lab: Lab, run: Run) -> None:
 
 def settled_experiments(lab: Lab) -> list[Experiment]:
     """Experiments whose runs have all ended and that are not concluded since."""
-    pending = {run.number for run in lab.ledger.runs() if run.state not in ENDED}
-    open_states = (ExperimentState.PLANNED, ExperimentState.PREPARED, ExperimentState.RUNNING)
-    return [e for e in lab.ledger.experiments() if e.number not in pending and e.state in open_states]
+    opened = lab.ledger.experiments(states=OPEN)
+    pending = {run.number for run in lab.ledger.runs(states=PENDING)} if opened else set()
+    return [experiment for experiment in opened if experiment.number not in pending]
 
 
-def conclude_experiment(lab: Lab, experiment: Experiment, *, runs_left: int) -> Verdict | None:
-    """Judge one experiment; where that says something new, write lesson and result card; take its trees away.
+def conclude_experiment(lab: Lab, experiment: Experiment, verdict: Verdict | None) -> None:
+    """Write down what `verdict` says new of an experiment: ledger, lesson, result card; take its trees away.
 
-    `runs_left` says whether a finalist may still get fresh seeds: nothing is kept before it has them. Repeating it
-    changes nothing. Returns the verdict, None for the baseline.
+    The verdict is None for the baseline, and where no run says anything. Until lesson and card are written the
+    experiment is `measured`, so that whoever was killed on the way does the rest; repeating it changes nothing.
     """
-    runs = lab.ledger.runs(experiment.number)
-    if all(run.state is RunState.CANCELLED for run in runs):
-        lab.ledger.update_experiment(experiment.number, state=ExperimentState.CANCELLED)
+    held = lab.ledger.verdict(experiment.number)
+    is_news = verdict is not None and not _same(held, verdict)
+    if experiment.state in CONCLUDED and not is_news:
+        return
+    if verdict is not None and is_news:
+        held = verdict
+        _record(lab, experiment, verdict)
+    if held is None and _says_nothing(lab, experiment):
         lab.worktrees.remove_experiment(experiment.number)
-        return None
-    verdict = judge(lab.study, history_of(lab.ledger, runs_left=runs_left), experiment.number)
-    before = lab.ledger.verdicts().get(experiment.number)
-    if verdict and not _same(before, verdict):
-        with lab.ledger.transaction():
-            lab.ledger.record_verdict(verdict)
-            text = f"{experiment.variable}: {verdict.kind}, {verdict.label}"
-            lab.ledger.add_event("verdict", text, experiment.number)
-        before = verdict
-    if before:
-        write_lesson(lab, experiment, before)
-    write_card(lab, experiment, before)
+        lab.ledger.update_experiment(experiment.number, state=ExperimentState.CANCELLED)
+        return
+    if held is not None:
+        write_lesson(lab, experiment, held)
+    card_commit = write_card(lab, experiment, held)
+    state = STATE_OF[held.kind] if held is not None else ExperimentState.REVIEWED
+    lab.ledger.update_experiment(experiment.number, card_commit=card_commit, state=state)
+    lab.on_change()
+
+
+def _record(lab: Lab, experiment: Experiment, verdict: Verdict) -> None:
     with lab.ledger.transaction():
-        # A verdict is reached through review; of a failed experiment there was nothing to review.
-        if before is None or before.kind is not VerdictKind.FAILED:
-            lab.ledger.update_experiment(experiment.number, state=ExperimentState.REVIEWED)
-        if before is not None:
-            lab.ledger.update_experiment(experiment.number, state=STATE_OF[before.kind])
-    return before
+        lab.ledger.record_verdict(verdict)
+        lab.ledger.add_event("verdict", f"{experiment.variable}: {verdict.kind}, {verdict.label}", experiment.number)
+        # What was never prepared (no command could be made of it) can only fail.
+        if experiment.commit is not None:
+            lab.ledger.update_experiment(experiment.number, state=ExperimentState.MEASURED)
+
+
+def _says_nothing(lab: Lab, experiment: Experiment) -> bool:
+    """Whether every run was cancelled or lost: nothing was found out."""
+    runs = lab.ledger.runs(experiment.number)
+    return all(run.state is RunState.CANCELLED or run.cause == LOST for run in runs)
 
 
 def _same(before: Verdict | None, now: Verdict) -> bool:
@@ -107,27 +118,37 @@ def _same(before: Verdict | None, now: Verdict) -> bool:
 
 def write_lesson(lab: Lab, experiment: Experiment, verdict: Verdict) -> None:
     """Append the experiment's lesson; a lesson that says something else than the last one supersedes it."""
-    earlier = [
-        lesson
-        for lesson in read(lab.lessons_path).lessons
-        if lesson.study == lab.study.study and lesson.evidence.get("commit") == experiment.commit
-    ]
+    told = [lesson for lesson in read(lab.lessons_path).lessons if _is_of(lesson, experiment)]
     failed = [run for run in lab.ledger.runs(number=experiment.number) if run.state is RunState.FAILED]
     lesson = make_lesson(
         lab.study,
         experiment,
         verdict,
         cause=failed[-1].cause if verdict.kind is VerdictKind.FAILED and failed else None,
-        supersedes=[lesson.id for lesson in earlier[-1:]],
+        supersedes=[one.id for one in told[-1:]],
         now=lab.now(),
     )
-    if not (earlier and (earlier[-1].verdict, earlier[-1].effect) == (lesson.verdict, lesson.effect)):
+    if not told or _content(told[-1]) != _content(lesson):
         append(lab.lessons_path, lesson)
 
 
-def write_card(lab: Lab, experiment: Experiment, verdict: Verdict | None) -> None:
+def _is_of(lesson: Lesson, experiment: Experiment) -> bool:
+    evidence = f"{experiment.number:02d}", experiment.commit or ""
+    told = lesson.evidence.get("experiment"), lesson.evidence.get("commit")
+    return lesson.study == experiment.study and told == evidence
+
+
+def _content(lesson: Lesson) -> object:
+    return lesson.verdict, lesson.label, lesson.effect, lesson.cause
+
+
+def write_card(lab: Lab, experiment: Experiment, verdict: Verdict | None) -> str | None:
+    """Commit the result card on the experiment's branch and take its trees away; returns the commit.
+
+    None where the experiment has no branch, because it was never prepared.
+    """
     if experiment.commit is None:
-        return
+        return None
     runs = lab.ledger.runs(number=experiment.number)
     entries = [(run, lab.ledger.job(run.key), lab.ledger.observation(run.key)) for run in runs]
     tree = lab.worktrees.ensure_branch_tree(
@@ -135,11 +156,10 @@ def write_card(lab: Lab, experiment: Experiment, verdict: Verdict | None) -> Non
     )
     subject = f"experiment {experiment.number:02d}: {verdict.kind if verdict else 'measured'}"
     body = verdict.reason if verdict else "The yardstick of the study."
-    files = result_files(lab.study, experiment, entries, verdict)
+    files = result_files(lab.study, experiment, entries, verdict, lab.launcher, tree)
     commit = lab.worktrees.commit_files(tree, files, f"{subject}\n\n{body}")
-    if commit != experiment.card_commit:
-        lab.ledger.update_experiment(experiment.number, card_commit=commit)
     lab.worktrees.remove_experiment(experiment.number)
+    return commit
 
 
 review_agent = (

@@ -10,7 +10,8 @@ from typing import Any, get_args
 from pydantic.fields import FieldInfo
 
 from nightlab.configs.problems import Location
-from nightlab.configs.study import Section, Study
+from nightlab.configs.section import Section
+from nightlab.configs.study import Study
 
 __all__ = ["field_at", "fields_of", "first_sentence", "section_at", "sections", "written_key"]
 

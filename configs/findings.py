@@ -57,8 +57,8 @@ def _place(error: ErrorDetails, data: object) -> tuple[Location, bool]:
     here = data
     in_data = error["type"] not in ("missing", IN_SECTION, ACROSS_SECTIONS)
     for tag in error["loc"]:
-        # A duration may be written by its field's name as well.
-        step = next((way for way in (tag, f"{tag}_seconds") if child(here, way) is not MISSING), None)
+        # A duration or a size may be written by its field's name as well.
+        step = next((way for way in (tag, f"{tag}_seconds", f"{tag}_bytes") if child(here, way) is not MISSING), None)
         if step is None and in_data:
             tagged = tagged or tag != "[key]"
             continue
@@ -122,6 +122,8 @@ def _plain(kind: str, shown: str, value: object, context: Mapping[str, Any]) -> 
             return f"{shown} is not a finite number", None
         case "duration":
             return f"{shown} is not a duration", "write for example 90s, 5m, 1h30m or 9h"
+        case "size":
+            return f"{shown} is not a size", "write for example 500MB, 1.5GB or 2GiB"
         case "list_type":
             return f"{shown} is not a list", None if isinstance(value, dict) else f"write [{show(value)}]"
         case "dict_type" | "model_type" | "model_attributes_type":

@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["JobPaths", "StudyPaths"]
+__all__ = ["JobPaths", "StudyPaths", "has_jobs"]
 
 RUNTIME = ".nightlab"
+LOGS = "logs"
+
+
+def has_jobs(folder: Path) -> bool:
+    """Whether experiments have been run in this study's folder, whatever its ledger says."""
+    return any((folder / LOGS).glob("experiment-*"))
 
 
 @dataclass(frozen=True)
@@ -19,6 +25,11 @@ class JobPaths:
     @property
     def spec(self) -> Path:
         return self.directory / "job.json"
+
+    @property
+    def run(self) -> Path:
+        """The run with its experiment and its job as they were at the submission; written by the lab."""
+        return self.directory / "run.json"
 
     @property
     def lock(self) -> Path:
@@ -33,6 +44,11 @@ class JobPaths:
     def result(self) -> Path:
         """Written atomically once, when the job has ended."""
         return self.directory / "result.json"
+
+    @property
+    def ended_by(self) -> Path:
+        """Written before the lab ends a running job: why."""
+        return self.directory / "ended_by.json"
 
     @property
     def stdout(self) -> Path:
@@ -69,6 +85,21 @@ class StudyPaths:
         return self.folder / "ledger.sqlite"
 
     @property
+    def recovered(self) -> Path:
+        """Where a lost ledger is rebuilt before it takes its place."""
+        return self.folder / "recovered" / "ledger.sqlite"
+
+    @property
+    def card(self) -> Path:
+        """The study's own row, as the ledger holds it: what no branch tells when the ledger is lost."""
+        return self.folder / "study.json"
+
+    @property
+    def reserve(self) -> Path:
+        """Room kept for the last records of a lab whose disk is full."""
+        return self.folder / "reserve"
+
+    @property
     def checkpoints(self) -> Path:
         return self.folder / "checkpoints.sqlite"
 
@@ -84,7 +115,7 @@ class StudyPaths:
 
     @property
     def logs(self) -> Path:
-        return self.folder / "logs"
+        return self.folder / LOGS
 
     @property
     def results_csv(self) -> Path:
@@ -139,6 +170,11 @@ class StudyPaths:
 
     def job(self, number: int, seed: int, attempt: int) -> JobPaths:
         return JobPaths(self.experiment_logs(number) / f"seed-{seed}-attempt-{attempt}")
+
+    @property
+    def jobs(self) -> list[JobPaths]:
+        """The folders of all jobs, those that never started included."""
+        return [JobPaths(folder) for folder in sorted(self.logs.glob("experiment-*/seed-*-attempt-*"))]
 
     @property
     def dry_run(self) -> JobPaths:

@@ -15,8 +15,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from nightlab.configs.fields import sections
-from nightlab.configs.study import Name, RepositoryPath, Scalar, Section, Slug
-from nightlab.configs.units import Duration, Flag
+from nightlab.configs.section import Section
+from nightlab.configs.study import Name, RepositoryPath, Scalar, Slug
+from nightlab.configs.units import Duration, Flag, Size
 from nightlab.configs.wording import show
 
 __all__ = ["reference_page"]
@@ -36,6 +37,7 @@ commented one, `nightlab check study.yaml` names every mistake at once with its 
 * Text that starts with `{` or `[`, or holds `: ` or ` #`, belongs in quotes: `command: "{python} train.py"`.
 * A key that is unknown or given twice is a mistake. A key of a section without a value counts as not written.
 * A duration is a number of seconds or text such as `90s`, `5m`, `1h30m`, `9h`.
+* A size is a number of bytes or text such as `500MB`, `1.5GB`, `2GiB`.
 * A *path* is relative to the repository's top folder and stays inside it.
 * A *name* starts with a letter or `_` and goes on with letters, digits and `_ . - /`; a *slug* is made of `a-z`, `0-9`
   and inner hyphens, 40 characters at most.
@@ -48,6 +50,7 @@ _NAMED: tuple[tuple[Any, str], ...] = (
     (Name, "name"),
     (RepositoryPath, "path"),
     (Duration, "duration"),
+    (Size, "size"),
     (Flag, "true or false"),
     (Scalar, "value"),
     (bool, "true or false"),

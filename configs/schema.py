@@ -10,6 +10,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import CoreSchema
 
+from nightlab.configs.files import write_atomically
 from nightlab.configs.study import Study
 
 __all__ = ["editor_line", "json_schema", "write_schema"]
@@ -33,9 +34,8 @@ def json_schema() -> dict[str, Any]:
 
 
 def write_schema(path: Path) -> None:
-    """Write the schema to `path`, making its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    """Write the schema to `path` in one step, making its folder. Raises DiskError."""
+    write_atomically(path, json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n")
 
 
 def editor_line(schema: Path | str) -> str:

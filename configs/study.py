@@ -6,12 +6,13 @@ import re
 import shlex
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field, model_validator
 
+from nightlab.configs.disk import DiskSettings
 from nightlab.configs.problems import Location, Problem, refuse
+from nightlab.configs.section import Section
 from nightlab.configs.units import Duration, Flag, next_clock_time
 
 __all__ = [
@@ -53,32 +54,6 @@ def _inside_repository(path: str) -> str:
 
 RepositoryPath = Annotated[str, AfterValidator(_inside_repository)]
 """A file or folder, relative to the repository's top folder and inside it."""
-
-
-class Section(BaseModel):
-    """Base of every section: unknown keys are faults, values are not changed after loading."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        use_attribute_docstrings=True,
-        populate_by_name=True,
-        validate_default=True,
-        allow_inf_nan=False,
-    )
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _refuse_boolean_for_number(cls, value: object, info: ValidationInfo) -> object:
-        # Python counts True as 1; in a study file it is a mistake.
-        if isinstance(value, bool) and info.field_name and _is_number(cls.model_fields[info.field_name].annotation):
-            raise PydanticCustomError("boolean_for_number", "a boolean is not a number")
-        return value
-
-
-def _is_number(annotation: object) -> bool:
-    parts = {annotation, *get_args(annotation)}
-    return bool(parts & {int, float}) and bool not in parts
 
 
 class Objective(Section):
@@ -400,6 +375,8 @@ class Study(Section):
     """What the study may use."""
     approvals: Approvals = Approvals()
     """Which decisions wait for a person."""
+    disk: DiskSettings = DiskSettings()
+    """How much of the disk the lab leaves alone."""
     lessons: str | None = None
     """Path of the lessons file; by default `.nightlab/lessons.jsonl`, shared by all studies of the repository."""
     author: str = ""

@@ -1,15 +1,15 @@
-"""Readable quantities in a study file: durations such as `9h`, clock times such as `07:30`."""
+"""Readable quantities in a study file: durations such as `9h`, clock times such as `07:30`, sizes such as `2GB`."""
 
 from __future__ import annotations
 
 from datetime import datetime, time, timedelta
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, ByteSize, Field, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 from pytimeparse2 import parse
 
-__all__ = ["Duration", "Flag", "next_clock_time", "parse_duration"]
+__all__ = ["Duration", "Flag", "Size", "next_clock_time", "parse_duration", "parse_size"]
 
 
 Flag = Annotated[bool, Field(strict=True)]
@@ -29,6 +29,24 @@ def parse_duration(value: object) -> object:
 _Positive = Annotated[float, Field(gt=0)]
 Duration = Annotated[_Positive, BeforeValidator(parse_duration, json_schema_input_type=_Positive | str)]
 """A span of time in seconds, written as a number of seconds or as text such as `5m`."""
+
+
+_BYTES = TypeAdapter(ByteSize)
+
+
+def parse_size(value: object) -> object:
+    """Bytes of `500000000`, `"500MB"`, `"1.5 GB"` or `"2GiB"`; what is not text is left for pydantic to judge."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return int(_BYTES.validate_python(value))
+    except ValidationError as error:
+        raise PydanticCustomError("size", "not a size; write for example 500MB, 1.5GB or 2GiB") from error
+
+
+_Whole = Annotated[int, Field(ge=0)]
+Size = Annotated[_Whole, BeforeValidator(parse_size, json_schema_input_type=_Whole | str)]
+"""A number of bytes, written as such or as text such as `2GB`."""
 
 
 def next_clock_time(text: str, now: datetime) -> datetime:

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-__all__ = ["open_checkpoints", "prune"]
+from nightlab.configs.files import set_aside
+from nightlab.knowledge.sqlite import disk_error
+
+__all__ = ["mend_checkpoints", "open_checkpoints", "prune"]
+
+TABLES = ("checkpoints", "writes")
 
 KEEP = 8
 """Newest checkpoints of the supervisor that stay."""
@@ -21,15 +26,76 @@ KEEP = 8
 
 @contextmanager
 def open_checkpoints(path: Path) -> Iterator[SqliteSaver]:
-    """The saver on `path`; waits up to 30 s for another process's write."""
-    connection = sqlite3.connect(path, timeout=30, check_same_thread=False)
+    """The saver on `path`; waits up to 30 s for another process's write.
+
+    Raises DiskError, also from within the block, when the disk takes no more.
+    """
+    connection = _connect(path)
     try:
+        # Of use only before the first table is made.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         saver = SqliteSaver(connection)
         saver.setup()
         yield saver
+    except sqlite3.Error as error:
+        if refused := disk_error(path, error):
+            raise refused from error
+        raise
     finally:
         connection.close()
+
+
+def mend_checkpoints(path: Path, thread: str) -> str | None:
+    """Set a damaged checkpoint file aside, so that it is begun anew: the ledger holds everything that counts.
+
+    Returns what was wrong and where the copy is kept, in one line; None for a file that is whole, or not there yet.
+    """
+    if not path.exists() or not path.stat().st_size or (damage := _damage(path, thread)) is None:
+        return None
+    return f"{path}: is damaged: {damage} (begun anew; the old file is kept as {set_aside(path).name})"
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=30, check_same_thread=False)
+
+
+def _damage(path: Path, thread: str) -> str | None:
+    """What is wrong with the file, or with the checkpoint a lab would go on from."""
+    connection = _connect(path)
+    try:
+        verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+        if verdict != "ok":
+            return verdict.splitlines()[-1]
+        saver = SqliteSaver(connection)
+        saver.setup()
+        if _columns(connection) != _expected_columns():
+            return "its tables are not a checkpointer's"
+        saver.get_tuple({"configurable": {"thread_id": thread}})
+    except sqlite3.DatabaseError as error:
+        # The driver's own errors, for text that is none any more, carry no code.
+        if getattr(error, "sqlite_errorname", "SQLITE_CORRUPT").startswith(_DAMAGE):
+            return str(error)
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, ImportError) as error:
+        # Whatever the decoder makes of bytes that are no checkpoint any more.
+        return f"its last checkpoint cannot be read: {error}".splitlines()[0]
+    finally:
+        connection.close()
+    return None
+
+
+_DAMAGE = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_IOERR_SHORT_READ", "SQLITE_CANTOPEN_ISDIR")
+
+
+def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+    pairs = (connection.execute(f"SELECT name FROM pragma_table_info('{table}')") for table in TABLES)
+    return {(table, row[0]) for table, rows in zip(TABLES, pairs, strict=True) for row in rows}
+
+
+def _expected_columns() -> set[tuple[str, str]]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        SqliteSaver(connection).setup()
+        return _columns(connection)
 
 
 def prune(saver: SqliteSaver, thread: str) -> None:

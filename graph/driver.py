@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import Any
 
 from langgraph.types import Command
 
 from nightlab.agents.context import Lab
-from nightlab.graph.checkpoints import open_checkpoints, prune
+from nightlab.agents.recovery import write_study
+from nightlab.errors import DiskError
+from nightlab.graph.checkpoints import mend_checkpoints, open_checkpoints, prune
+from nightlab.graph.disk import pause
 from nightlab.graph.questions import asked_plan
 from nightlab.graph.state import GRAPH_VERSION, LabState
 from nightlab.graph.supervisor import build_supervisor
 from nightlab.knowledge.records import StudyStatus
+from nightlab.tools.disk import keep_reserve, release_reserve
 
 __all__ = ["run_lab"]
 
@@ -26,7 +29,28 @@ def run_lab(lab: Lab) -> StudyStatus:
     Every start enters at `reconcile`: the ledger, not the checkpoint, says what is due, and LangGraph resumes a killed
     thread in the middle of the loop, where nobody would look at git and the backend first. The checkpoint holds the
     loop's phase and the open interrupt.
+
+    Raises DiskError when the disk takes no more; the study then waits for room, and goes on when it is run again.
     """
+    try:
+        with DiskError.at(lab.paths.folder):
+            write_study(lab.paths, lab.ledger.study_row())
+            keep_reserve(lab.paths.reserve)
+            if damage := mend_checkpoints(lab.paths.checkpoints, lab.study.study):
+                lab.ledger.add_event("damaged", damage)
+            status = _invoke(lab)
+            # Before the last word: nobody comes back to a study that is finished.
+            if status is StudyStatus.FINISHED:
+                release_reserve(lab.paths.reserve)
+            write_study(lab.paths, lab.ledger.update_study(status=status))
+    except DiskError as error:
+        pause(lab, error)
+        raise
+    lab.on_change()
+    return status
+
+
+def _invoke(lab: Lab) -> StudyStatus:
     thread = lab.study.study
     config: dict[str, Any] = {"configurable": {"thread_id": thread}, "recursion_limit": RECURSION_LIMIT}
     with open_checkpoints(lab.paths.checkpoints) as saver:
@@ -40,18 +64,10 @@ def run_lab(lab: Lab) -> StudyStatus:
             entry = Command(resume={pending[0].id: {"answer": answered.answer, "by": answered.answered_by}})
         output = graph.invoke(entry, config, context=lab, durability="sync", version="v2")  # type: ignore[call-overload]
         prune(saver, thread)
-    status = _status(lab, waiting=bool(output.interrupts))
-    lab.ledger.update_study(status=status)
-    lab.on_change()
-    return status
+    return _status(lab, waiting=bool(output.interrupts))
 
 
 def _status(lab: Lab, *, waiting: bool) -> StudyStatus:
     if waiting:
         return StudyStatus.WAITING
     return StudyStatus.STOPPED if lab.ledger.study_row().finished_at is None else StudyStatus.FINISHED
-
-
-def person() -> str:
-    """Who sits at the keyboard, for the record of an answer."""
-    return getpass.getuser()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +12,18 @@ from langgraph.types import interrupt
 
 from nightlab.agents.analysis import analysis_agent, write_analysis_report
 from nightlab.agents.context import Lab
-from nightlab.agents.evaluation import cancel, evaluation_agent, observe_jobs
-from nightlab.agents.history import history_of
+from nightlab.agents.evaluation import cancel_unstarted, evaluation_agent, observe_jobs
+from nightlab.agents.history import LOST, MOST_LOSSES, history_of
+from nightlab.agents.recovery import write_study
 from nightlab.agents.review import conclude_experiment, review_agent, settled_experiments
-from nightlab.agents.training import free_slots, training_agent
-from nightlab.graph.budget import experiments_left, past_deadline, runs_left
+from nightlab.agents.training import adopt_started, due, free_slots, training_agent
+from nightlab.errors import GitError
+from nightlab.graph.budget import history_now, runs_left
+from nightlab.graph.disk import watch_disk
 from nightlab.graph.questions import PLAN, plan_question
 from nightlab.graph.state import LabState
-from nightlab.knowledge.records import JobState, RunState
+from nightlab.knowledge.records import JobState, Run, RunState
+from nightlab.search.belief import judge_all
 from nightlab.search.engine import propose
 from nightlab.worktrees.names import branch_name
 
@@ -46,8 +52,6 @@ SLICE_SECONDS = 0.5
 """How long a request to stop may go unnoticed."""
 PRUNE_EVERY = 16
 """Turns of the loop between two prunings of the checkpoints."""
-ATTEMPTS = 2
-"""How often a run whose job was lost with its machine is started."""
 
 
 def _keys(lab: Lab, state: RunState) -> list[str]:
@@ -58,38 +62,52 @@ def reconcile(state: LabState, runtime: Runtime[Lab]) -> Update:
     """Roll forward what a killed lab left half done: worktrees, and submissions whose result was never recorded."""
     lab = runtime.context
     lab.worktrees.heal()
-    for job in lab.ledger.jobs(states=(JobState.INTENDED,)):
-        native_id = lab.backend.find(job.key, Path(job.directory))
-        if native_id is not None:
-            lab.ledger.adopt(job.key, native_id)
-    return {"phase": state.get("phase", "understand"), "steps": state.get("steps", 0)}
+    adopt_started(lab)
+    row = lab.ledger.study_row()
+    phase = "understand" if row.design is None else "verify"
+    if row.phase != phase:
+        lab.ledger.update_study(phase=phase)
+    return {"phase": phase, "steps": state.get("steps", 0), "exhausted": False}
 
 
 def observe(state: LabState, runtime: Runtime[Lab]) -> Update:
+    """Record which jobs have ended; what was lost with its machine is planned again."""
     lab = runtime.context
-    if observe_jobs(lab):
-        lab.on_change()
-    if past_deadline(lab):
+    watch_disk(lab)
+    ended = observe_jobs(lab)
+    if lab.is_overdue:
         _end_overdue(lab)
+    _retry_lost(lab)
+    if ended:
+        lab.on_change()
     return {}
 
 
 def _end_overdue(lab: Lab) -> None:
     """The budget's last moment: what has not started is cancelled, what still runs is ended."""
-    jobs = {job.key: Path(job.directory) for job in lab.ledger.jobs(states=(JobState.RUNNING,))}
-    cut_short = set(lab.backend.cancel(jobs)) if jobs else set()
-    observe_jobs(lab, cancelled=cut_short)
+    if jobs := _running(lab):
+        lab.backend.cancel(jobs)
+        observe_jobs(lab)
     for run in lab.ledger.runs(states=(RunState.PLANNED,)):
-        cancel(lab, run)
+        cancel_unstarted(lab, run)
+
+
+def _retry_lost(lab: Lab) -> None:
+    """A run lost with its machine says nothing about its configuration: start it again, within the budget."""
+    for run in lab.ledger.runs(states=(RunState.FAILED,)):
+        if run.cause == LOST and _is_to_retry(lab, run) and runs_left(lab) > 0:
+            lab.ledger.retry(run.key)
+
+
+def _is_to_retry(lab: Lab, run: Run) -> bool:
+    """Whether it is the last attempt at its seed and was not lost too often."""
+    attempts = [other for other in lab.ledger.runs(run.number) if other.seed == run.seed]
+    return run == attempts[-1] and sum(other.cause == LOST for other in attempts) < MOST_LOSSES
 
 
 def refill(state: LabState, runtime: Runtime[Lab]) -> Update:
     """Put runs that are already prepared into the slots that have just become free."""
-    lab = runtime.context
-    keys = _keys(lab, RunState.PLANNED)
-    if keys and free_slots(lab) and not lab.stop_requested():
-        training_agent.invoke({"keys": keys}, context=lab)
-    return {}
+    return submit(state, runtime)
 
 
 def evaluate(state: LabState, runtime: Runtime[Lab]) -> Update:
@@ -112,8 +130,9 @@ def understand(state: LabState, runtime: Runtime[Lab]) -> Update:
     baseline = [run for run in lab.ledger.runs(number=0) if run.state is RunState.REVIEWED]
     if lab.ledger.study_row().design is None and baseline:
         analysis_agent.invoke({"symptoms": []}, context=lab)
+        write_study(lab.paths, lab.ledger.study_row())
         return {"phase": "verify"}
-    return {"phase": state["phase"]}
+    return {}
 
 
 def ask(state: LabState, runtime: Runtime[Lab]) -> Update:
@@ -125,16 +144,15 @@ def ask(state: LabState, runtime: Runtime[Lab]) -> Update:
 
 
 def plan(state: LabState, runtime: Runtime[Lab]) -> Update:
+    """Plan what the free slots can take, and a little more; nothing left to try says that the search is over."""
     lab = runtime.context
     if lab.stop_requested():
         return {}
-    _retry_lost(lab)
-    waiting = len(_keys(lab, RunState.PLANNED))
-    room = len(free_slots(lab)) + LOOKAHEAD - waiting
+    room = len(free_slots(lab)) + LOOKAHEAD - len(_keys(lab, RunState.PLANNED))
     if room <= 0:
-        return {}
-    history = history_of(lab.ledger, runs_left=runs_left(lab), experiments_left=experiments_left(lab))
-    for proposal in propose(lab.study, history, lab.study.search.seed)[:room]:
+        return {"exhausted": False}
+    proposals = propose(lab.study, history_now(lab), lab.study.search.seed)
+    for proposal in proposals[: room if lab.has_room else 0]:
         with lab.ledger.transaction():
             run = lab.ledger.plan(
                 proposal,
@@ -142,24 +160,28 @@ def plan(state: LabState, runtime: Runtime[Lab]) -> Update:
                 method=lab.study.method,
                 base_model=lab.study.base_model,
                 base_commit=lab.base_commit,
-                branch_for=lambda number, variable: branch_name(number, lab.study.scenario, lab.study.method, variable),
+                branch_for=partial(_free_branch, lab),
+                # Only what was cancelled or lost is proposed again: it says nothing.
+                retry=True,
             )
             lab.ledger.add_event("planned", proposal.reason, run.number)
-    return {}
+    return {"exhausted": not proposals}
 
 
-def _retry_lost(lab: Lab) -> None:
-    """A run lost with its machine says nothing about its configuration: start it again."""
-    for run in lab.ledger.runs(states=(RunState.FAILED,)):
-        if run.cause == "lost" and run.attempt < ATTEMPTS and runs_left(lab) > 0:
-            lab.ledger.retry(run.key)
+def _free_branch(lab: Lab, number: int, variable: str) -> str:
+    """The experiment's branch; where another study has that one, its variable ends in this study's name."""
+    study = lab.study
+    for name in (variable, *(f"{variable}-{study.study}{mark}" for mark in ("", *(f"-{n}" for n in range(2, 100))))):
+        branch = branch_name(number, study.scenario, study.method, name)
+        if lab.worktrees.is_free(branch, lab.base_commit):
+            return branch
+    raise GitError(f"{lab.paths.root}: every branch name for {variable} is taken (delete or rename old branches)")
 
 
 def submit(state: LabState, runtime: Runtime[Lab]) -> Update:
     """Prepare and submit what was planned; what finds no slot is prepared for the next one."""
     lab = runtime.context
-    keys = _keys(lab, RunState.PLANNED)
-    if keys and not lab.stop_requested():
+    if not lab.stop_requested() and lab.has_room and (keys := due(lab)):
         training_agent.invoke({"keys": keys}, context=lab)
     return {}
 
@@ -170,35 +192,55 @@ def learn(state: LabState, runtime: Runtime[Lab]) -> Update:
     baseline = [run for run in lab.ledger.runs(number=0) if run.state is RunState.REVIEWED]
     # Before the noise is known nothing can be judged; the experiments keep until it is.
     if len(baseline) >= lab.study.search.baseline_replicates:
-        for experiment in settled_experiments(lab):
-            conclude_experiment(lab, experiment, runs_left=runs_left(lab))
-            lab.on_change()
+        _conclude_settled(lab)
     steps = state.get("steps", 0) + 1
     if steps % PRUNE_EVERY == 0:
         lab.prune_checkpoints()
     return {"steps": steps}
 
 
+def _conclude_settled(lab: Lab) -> None:
+    """Conclude what is settled until a job ends: a free slot is worth more than a card, which the next turn writes."""
+    settled = settled_experiments(lab)
+    if not settled:
+        return
+    verdicts = judge_all(lab.study, history_now(lab))
+    jobs = _running(lab)
+    for experiment in settled:
+        conclude_experiment(lab, experiment, verdicts.get(experiment.number))
+        if jobs and lab.backend.wait(jobs, 0.0):
+            return
+
+
+def _running(lab: Lab) -> dict[str, Path]:
+    return {job.key: Path(job.directory) for job in lab.ledger.jobs(states=(JobState.RUNNING,))}
+
+
 def wait(state: LabState, runtime: Runtime[Lab]) -> Update:
+    """Sleep until a job ends, a full disk has room, somebody asks to stop, or the budget's time is over."""
     lab = runtime.context
-    jobs = {job.key: Path(job.directory) for job in lab.ledger.jobs(states=(JobState.RUNNING,))}
-    slept = 0.0
-    while jobs and slept < WAIT_SECONDS and not lab.stop_requested() and not past_deadline(lab):
-        if lab.backend.wait(jobs, SLICE_SECONDS):
+    jobs, had_room = _running(lab), lab.has_room
+    give_up = time.monotonic() + (WAIT_SECONDS if jobs or not had_room else SLICE_SECONDS)
+    while time.monotonic() < give_up and not lab.stop_requested() and not lab.is_overdue:
+        if lab.backend.wait(jobs, SLICE_SECONDS) and jobs:
             break
-        slept += SLICE_SECONDS
+        if lab.has_room and not had_room:
+            break
     return {}
 
 
 def conclude(state: LabState, runtime: Runtime[Lab]) -> Update:
     """The night is over: judge everything once more with all that is known, and close the books."""
     lab = runtime.context
+    # Without runs left, whatever the budget would allow: none is to come that could change a verdict.
+    verdicts = judge_all(lab.study, history_of(lab.ledger, known=lab.configurations))
     for experiment in lab.ledger.experiments():
-        conclude_experiment(lab, experiment, runs_left=0)
+        conclude_experiment(lab, experiment, verdicts.get(experiment.number))
     write_analysis_report(lab)
     lab.worktrees.remove_all()
     if lab.ledger.study_row().finished_at is None:
-        lab.ledger.update_study(finished_at=lab.now(), phase="done")
-        lab.ledger.add_event("finished", "every verdict is in")
+        with lab.ledger.transaction():
+            lab.ledger.update_study(finished_at=lab.now(), phase="done")
+            lab.ledger.add_event("finished", "every verdict is in")
     lab.write_reports()
     return {"phase": "done"}

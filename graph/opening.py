@@ -25,7 +25,7 @@ from nightlab.worktrees.trees import Worktrees
 __all__ = ["Place", "begin_study", "locate", "open_lab", "resume_study"]
 
 # What may be changed while a study goes on; everything else would make its results incomparable.
-CHANGEABLE = frozenset({"goal", "author", "budget", "backend", "approvals", "lessons"})
+CHANGEABLE = frozenset({"goal", "author", "budget", "backend", "approvals", "disk", "lessons"})
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,17 @@ def locate(loaded: LoadedStudy) -> Place:
 def begin_study(ledger: Ledger, study: Study, git: Git, base_commit: str) -> StudyRow:
     """Write a new study into its ledger, the clock of its budget starting now."""
     now = utc_now()
-    ledger.save_study(
-        study,
-        base_commit=base_commit,
-        graph_version=str(GRAPH_VERSION),
-        deadline=deadline_of(study.budget, now),
-        frozen_hashes=git.hash_paths(base_commit, study.frozen) if study.frozen else {},
-    )
-    row = ledger.update_study(started_at=now, phase="understand")
-    ledger.add_event("started", f"from commit {base_commit[:12]}")
+    frozen = git.hash_paths(base_commit, study.frozen)
+    with ledger.transaction():
+        ledger.save_study(
+            study,
+            base_commit=base_commit,
+            graph_version=str(GRAPH_VERSION),
+            deadline=deadline_of(study.budget, now, now),
+            frozen_hashes=frozen,
+        )
+        row = ledger.update_study(started_at=now, phase="understand")
+        ledger.add_event("started", f"from commit {base_commit[:12]}")
     return row
 
 
@@ -70,32 +72,31 @@ def resume_study(ledger: Ledger, row: StudyRow, study: Study, file: Path) -> Stu
                 mend="finish it with the version that began it, or give the study a new name",
             )
         )
-    changed = [
-        key for key in Study.model_fields if getattr(study, key) != getattr(row.study, key) and key not in CHANGEABLE
-    ]
-    if changed:
-        raise ConfigError(
-            [
-                Fault(
-                    f"was changed after the study began; its results could not be compared (the study ran with it from "
-                    f"commit {row.base_commit[:12]})",
-                    file=file,
-                    key=key,
-                    mend="change it back, or give the study a new name",
-                )
-                for key in changed
-            ]
-        )
-    if study == row.study:
+    changed = [key for key in Study.model_fields if getattr(study, key) != getattr(row.study, key)]
+    faults = [_not_comparable(key, row, file) for key in changed if key not in CHANGEABLE]
+    if faults:
+        raise ConfigError(faults)
+    if not changed:
         return row
-    started = row.started_at or utc_now()
     changes: dict[str, object] = {"study": study}
-    if study.budget != row.study.budget:
-        changes["deadline"] = deadline_of(study.budget, started)
+    if "budget" in changed:
+        now = utc_now()
+        changes["deadline"] = deadline_of(study.budget, row.started_at or now, now)
         if row.status is StudyStatus.FINISHED:
             changes |= {"status": StudyStatus.STOPPED, "finished_at": None}
-    ledger.add_event("changed", "the study file's " + ", ".join(sorted(CHANGEABLE)) + " were read again")
-    return ledger.update_study(**changes)
+    with ledger.transaction():
+        ledger.add_event("changed", f"in the study file: {', '.join(changed)}")
+        return ledger.update_study(**changes)
+
+
+def _not_comparable(key: str, row: StudyRow, file: Path) -> Fault:
+    return Fault(
+        f"was changed after the study began; its results could not be compared (the study ran with it from commit "
+        f"{row.base_commit[:12]})",
+        file=file,
+        key=key,
+        mend="change it back, or give the study a new name",
+    )
 
 
 @contextmanager
@@ -103,6 +104,7 @@ def open_lab(place: Place, study: Study, *, stop_requested: Callable[[], bool] |
     """The lab of a study whose ledger has begun."""
     catalog = load_catalog(place.root / study.catalog.file if study.catalog.file else None)
     with Ledger.open(place.paths.ledger) as ledger:
+        row = ledger.study_row()
         lab = Lab(
             study=study,
             study_file=place.file,
@@ -113,7 +115,8 @@ def open_lab(place: Place, study: Study, *, stop_requested: Callable[[], bool] |
             backend=LocalBackend(study.backend),
             launcher=launcher_for(study),
             catalog=catalog,
-            base_commit=ledger.study_row().base_commit,
+            base_commit=row.base_commit,
+            deadline=row.deadline,
         )
         if stop_requested is not None:
             lab.stop_requested = stop_requested

@@ -12,6 +12,8 @@ from filelock import FileLock, Timeout
 
 from nightlab.configs.paths import StudyPaths
 from nightlab.errors import StudyBusyError
+from nightlab.tools.backends.local_runner import boot_id, start_time
+from nightlab.tools.files import write_atomically
 
 __all__ = ["hold_study", "running_lab"]
 
@@ -35,8 +37,7 @@ def hold_study(paths: StudyPaths) -> Iterator[None]:
             pid=pid,
         ) from None
     try:
-        me = psutil.Process(os.getpid())
-        paths.lab_process.write_text(json.dumps({"pid": me.pid, "create_time": me.create_time()}))
+        write_atomically(paths.lab_process, json.dumps(_identity(os.getpid())))
         yield
     finally:
         paths.lab_process.unlink(missing_ok=True)
@@ -44,11 +45,15 @@ def hold_study(paths: StudyPaths) -> Iterator[None]:
 
 
 def running_lab(paths: StudyPaths) -> psutil.Process | None:
-    """The process that runs the study now; a recycled pid is told apart by its start time."""
+    """The process that runs the study now; a recycled process id is told apart by its start time and the boot."""
     try:
         entry = json.loads(paths.lab_process.read_text())
         process = psutil.Process(entry["pid"])
-        alive = process.create_time() == entry["create_time"] and process.status() != psutil.STATUS_ZOMBIE
-    except (FileNotFoundError, ValueError, psutil.NoSuchProcess):
+    except (FileNotFoundError, ValueError, TypeError, KeyError, psutil.NoSuchProcess):
         return None
-    return process if alive else None
+    return process if entry == _identity(process.pid) else None
+
+
+def _identity(pid: int) -> dict[str, object]:
+    # Not psutil's creation time: that moves with every correction of the system's clock.
+    return {"pid": pid, "start_time": start_time(pid), "boot_id": boot_id()}

@@ -14,6 +14,8 @@ class LabState(TypedDict, total=False):
     study: str
     graph_version: int
     phase: str
-    """`understand`, `verify`, `done`, `stopped`."""
+    """`understand`, `verify`, `done`: for people, the ledger decides."""
     steps: int
     """Turns of the loop so far."""
+    exhausted: bool
+    """Whether the last planning found nothing more to try."""

@@ -2,9 +2,11 @@
 
 ::
 
-    START → reconcile → observe → refill → evaluate → review → understand ─┬→ plan → submit → learn ─┬→ wait → observe
-                 ↑                                                         └→ ask → reconcile        ├→ conclude → END
-                 └───────────────────────────────────────────────────────────────────── wait ←       └→ END (stopped)
+    START → reconcile → observe → refill → evaluate → review → understand ─┬→ plan → submit ─┬→ learn
+                 ↑         ↑                                               └─ plan is open ──┘    │
+                 │         └── wait ←─────────────────────────────────────────────────────────────┤
+                 └──────────── ask ←──────────────────────────────────────────────────────────────┤
+                                                       END ←─ conclude ←──────────────────────────┘
 
 Refilling comes before evaluation so that a slot is not empty while its last job is read; learning (verdicts, cards,
 lessons) comes after submission for the same reason.
@@ -21,46 +23,29 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
 from nightlab.agents.context import Lab
-from nightlab.agents.history import history_of
+from nightlab.agents.review import PENDING
 from nightlab.graph import nodes
-from nightlab.graph.budget import experiments_left, runs_left
-from nightlab.graph.questions import asked_plan, plan_is_open
+from nightlab.graph.questions import plan_is_declined, plan_is_open
 from nightlab.graph.state import LabState
-from nightlab.knowledge.records import RunState
-from nightlab.search.engine import propose
 
-__all__ = ["build_supervisor", "is_over"]
-
-OPEN = (RunState.PLANNED, RunState.SUBMITTED, RunState.FINISHED, RunState.MEASURED)
-
-
-def is_over(lab: Lab) -> bool:
-    """Nothing in flight and nothing left to propose."""
-    if lab.ledger.runs(states=OPEN):
-        return False
-    answered = asked_plan(lab)
-    if answered is not None and answered.answer == "no":
-        return True
-    history = history_of(lab.ledger, runs_left=runs_left(lab), experiments_left=experiments_left(lab))
-    return not propose(lab.study, history, lab.study.search.seed)
+__all__ = ["build_supervisor"]
 
 
 def _after_understand(state: LabState, runtime: Runtime[Lab]) -> str:
     lab = runtime.context
-    # A question stops only what depends on it: while jobs are in flight the loop goes on collecting them.
-    if plan_is_open(lab):
-        return "learn" if lab.ledger.runs(states=OPEN) else "ask"
-    answered = asked_plan(lab)
-    return "learn" if answered is not None and answered.answer == "no" else "plan"
+    return "learn" if plan_is_open(lab) or plan_is_declined(lab) else "plan"
 
 
 def _after_learn(state: LabState, runtime: Runtime[Lab]) -> str:
     lab = runtime.context
     if lab.stop_requested():
         return END
-    if plan_is_open(lab):
+    # A question stops only what depends on it: while jobs are in flight the loop goes on collecting them.
+    if lab.ledger.runs(states=PENDING):
         return "wait"
-    return "conclude" if is_over(lab) else "wait"
+    if plan_is_open(lab):
+        return "ask"
+    return "conclude" if state["exhausted"] or plan_is_declined(lab) else "wait"
 
 
 def build_supervisor(
@@ -74,11 +59,11 @@ def build_supervisor(
     graph.add_edge(START, line[0])
     for before, after in pairwise(line):
         graph.add_edge(before, after)
-    graph.add_conditional_edges("understand", _after_understand, ["plan", "ask", "learn"])
+    graph.add_conditional_edges("understand", _after_understand, ["plan", "learn"])
     graph.add_edge("ask", "reconcile")
     graph.add_edge("plan", "submit")
     graph.add_edge("submit", "learn")
-    graph.add_conditional_edges("learn", _after_learn, ["wait", "conclude", END])
+    graph.add_conditional_edges("learn", _after_learn, ["wait", "ask", "conclude", END])
     graph.add_edge("wait", "observe")
     graph.add_edge("conclude", END)
     return graph.compile(checkpointer=saver)

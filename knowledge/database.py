@@ -13,14 +13,21 @@ from pydantic import BaseModel, ValidationError
 from sqlalchemy import Connection, Engine, Select, Table, insert, inspect, select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from nightlab.errors import LedgerError
+from nightlab.configs.paths import has_jobs
+from nightlab.errors import LedgerError, NightlabError
 from nightlab.knowledge import tables
 from nightlab.knowledge.records import Experiment, Run, StudyRow
+from nightlab.knowledge.sqlite import disk_error
 from nightlab.knowledge.states import check_move
 
-__all__ = ["Database", "as_row", "columns", "fetch_all", "fetch_one", "record_of", "select_as"]
+__all__ = ["Database", "as_row", "columns", "damaged", "fetch_all", "fetch_one", "record_of", "select_as"]
 
 R = TypeVar("R", bound=BaseModel)
+
+_DAMAGE = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_IOERR_SHORT_READ")
+
+SMALLEST_BYTES = 512
+"""SQLite takes what is shorter than a page for an empty file, and writes into it."""
 
 _FIXED = frozenset({"key", "study", "number", "seed", "attempt", "created_at"})
 """What identifies a record; no update changes it."""
@@ -39,15 +46,25 @@ class Database:
     def open(cls, path: Path) -> Self:
         """Open the SQLite file `path`, made when there is none.
 
-        Raises LedgerError when the file is no ledger, is damaged or has another schema version.
+        Raises LedgerError when the file is no ledger, is damaged, has lost its records or has another schema version,
+        DiskError when the disk takes no more.
         """
+        if cls.exists(path) and path.stat().st_size < SMALLEST_BYTES and has_jobs(path.parent):
+            raise damaged(path, "is empty, although its study has begun")
         database = cls(tables.ledger_engine(path))
         try:
             database._check_schema()
-        except LedgerError:
+        except NightlabError:
             database.close()
             raise
         return database
+
+    @staticmethod
+    def exists(path: Path) -> bool:
+        """Whether there is a ledger at `path`. Raises LedgerError where there was one: jobs have run beside it."""
+        if not path.exists() and has_jobs(path.parent):
+            raise damaged(path, "is gone, although its study has begun")
+        return path.exists()
 
     def close(self) -> None:
         self._engine.dispose()
@@ -88,7 +105,17 @@ class Database:
                 with joined.begin_nested():
                     yield joined
         except DBAPIError as error:
-            raise LedgerError(f"{self._place}: {error.orig}") from error
+            raise disk_error(Path(self._place), error.orig) or self._refusal(error.orig) from error
+        except UnicodeDecodeError as error:
+            # From the driver, for names in the file's own catalogue that are none any more.
+            raise damaged(self._place, "is damaged: its catalogue is no text") from error
+
+    def _refusal(self, error: BaseException | None) -> LedgerError:
+        # The driver's own error for text that is none any more carries no code.
+        code = getattr(error, "sqlite_errorname", "SQLITE_CORRUPT" if "Could not decode" in str(error) else "")
+        if code.startswith(_DAMAGE):
+            return damaged(self._place, f"is damaged: {error}")
+        return LedgerError(f"{self._place}: {error}")
 
     def _all(self, query: Select[Any], kind: type[R]) -> list[R]:
         with self._read() as connection:
@@ -104,26 +131,45 @@ class Database:
             if held:
                 self._check_held(connection, held)
                 return
+        self._refuse_lost_records()
         with self._write() as connection:
             # Another process may have made the tables since.
             if not inspect(connection).get_table_names():
                 tables.metadata.create_all(connection)
                 connection.execute(insert(tables.meta).values(name="schema", value=str(tables.SCHEMA_VERSION)))
 
+    def _refuse_lost_records(self) -> None:
+        """For a ledger that holds nothing: jobs beside it say that it once did."""
+        if has_jobs(Path(self._place).parent):
+            raise damaged(self._place, "is empty, although its study has begun")
+
     def _check_held(self, connection: Connection, held: list[str]) -> None:
-        if "meta" not in held:
+        missing = sorted(tables.metadata.tables.keys() - set(held))
+        if len(missing) == len(tables.metadata.tables):
             raise LedgerError(f"{self._place}: is a database, but not a ledger (move it away)")
-        version = connection.execute(select(tables.meta.c.value).where(tables.meta.c.name == "schema")).scalar()
-        if version != str(tables.SCHEMA_VERSION):
+        version = None
+        if "meta" in held:
+            version = connection.execute(select(tables.meta.c.value).where(tables.meta.c.name == "schema")).scalar()
+        if version is not None and version != str(tables.SCHEMA_VERSION):
             raise LedgerError(
                 f"{self._place}: has schema version {version}, this nightlab reads {tables.SCHEMA_VERSION} "
                 "(use the nightlab that wrote it, or give the study another name)"
             )
+        if missing or version is None:
+            raise damaged(self._place, f"is damaged: without {', '.join(missing) or 'its version'}")
         if connection.dialect.name == "sqlite":
-            verdict = connection.execute(text("PRAGMA quick_check(1)")).scalar()
-            if verdict != "ok":
-                first = str(verdict).splitlines()[-1]
-                raise LedgerError(f"{self._place}: is damaged: {first} (restore it from a copy, or start anew)")
+            self._check_pages(connection)
+
+    def _check_pages(self, connection: Connection) -> None:
+        verdict = str(connection.execute(text("PRAGMA quick_check(1)")).scalar())
+        if verdict != "ok":
+            raise damaged(self._place, f"is damaged: {verdict.splitlines()[-1]}")
+        path = Path(self._place)
+        journal = path.with_name(f"{path.name}-wal")
+        page_bytes = connection.execute(text("PRAGMA page_size")).scalar_one()
+        # The database reads a last page cut short as if zeros followed.
+        if path.stat().st_size % page_bytes and not (journal.exists() and journal.stat().st_size):
+            raise damaged(self._place, "is damaged: its last page is cut short")
 
     def _found(self, record: R | None, what: str) -> R:
         if record is None:
@@ -148,6 +194,12 @@ class Database:
         return new
 
 
+def damaged(place: object, what: str) -> LedgerError:
+    """The error for a ledger that is broken or has lost records, with its mend."""
+    mend = "`nightlab recover` rebuilds it from the branches and logs, and keeps a copy"
+    return LedgerError(f"{place}: {what} ({mend})", damaged=True)
+
+
 def columns(table: Table, kind: type[BaseModel]) -> list[Any]:
     """The columns that make a record of this kind."""
     return [table.c[name] for name in kind.model_fields]
@@ -158,12 +210,23 @@ def select_as(table: Table, kind: type[BaseModel]) -> Select[Any]:
 
 
 def fetch_all(connection: Connection, query: Select[Any], kind: type[R]) -> list[R]:
-    return [record_of(row._asdict(), kind) for row in connection.execute(query)]
+    with _readable(kind):
+        return [record_of(row._asdict(), kind) for row in connection.execute(query)]
 
 
 def fetch_one(connection: Connection, query: Select[Any], kind: type[R]) -> R | None:
-    row = connection.execute(query).first()
+    with _readable(kind):
+        row = connection.execute(query).first()
     return None if row is None else record_of(row._asdict(), kind)
+
+
+@contextmanager
+def _readable(kind: type[BaseModel]) -> Iterator[None]:
+    """Damage that the database itself does not see: JSON or a time that is none any more."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise damaged(f"{kind.__name__} in the ledger", f"is damaged: {error}") from error
 
 
 def record_of(fields: dict[str, Any], kind: type[R]) -> R:

@@ -121,7 +121,10 @@ class Ledger(Database):
 
     def has_study(self) -> bool:
         """Whether the study was saved: a lab killed while it opened the ledger leaves one without."""
-        return self._one(select_as(tables.study, StudyRow), StudyRow) is not None
+        held = self._one(select_as(tables.study, StudyRow), StudyRow) is not None
+        if not held:
+            self._refuse_lost_records()
+        return held
 
     def study_row(self) -> StudyRow:
         """The study. Raises LedgerError before it was saved."""
@@ -203,16 +206,35 @@ class Ledger(Database):
             seed=proposal.seed,
             phase=proposal.phase,
             reason=proposal.reason,
+            **_turned(_latest_of(connection, number)),
         )
         return _add_run(connection, first)
 
-    def retry(self, key: str) -> Run:
-        """The next attempt of a run that failed or was cancelled; when there is a later one already, that one."""
+    def retry(
+        self,
+        key: str,
+        *,
+        overrides: dict[str, Scalar] | None = None,
+        extra_env: dict[str, str] | None = None,
+        remedy: str | None = None,
+    ) -> Run:
+        """The next attempt of a run that failed or was cancelled; when there is a later one already, that one.
+
+        `overrides` and `extra_env` are what `remedy` turns, on top of what earlier remedies turned; later seeds of the
+        experiment start from there.
+        """
         query = select_as(tables.runs, Run).where(tables.runs.c.key == key)
         with self._write() as connection:
             run = self._found(fetch_one(connection, query, Run), f"run {key}")
             latest = _latest_attempt(connection, run.number, run.seed) or run
-            return _next_attempt(connection, latest) if latest.key == key else latest
+            if latest.key != key:
+                return latest
+            turned = {
+                "overrides": {**latest.overrides, **(overrides or {})},
+                "extra_env": {**latest.extra_env, **(extra_env or {})},
+                "remedies": [*latest.remedies, *([remedy] if remedy else [])],
+            }
+            return _next_attempt(connection, latest, turned)
 
     # --- experiments and runs ----------------------------------------------------------------------------------
 
@@ -480,7 +502,19 @@ def _latest_attempt(connection: Connection, number: int, seed: int) -> Run | Non
     return fetch_one(connection, query.order_by(run.attempt.desc()).limit(1), Run)
 
 
-def _next_attempt(connection: Connection, latest: Run) -> Run:
+def _latest_of(connection: Connection, number: int) -> Run | None:
+    run = tables.runs.c
+    return fetch_one(
+        connection, select_as(tables.runs, Run).where(run.number == number).order_by(run.id.desc()).limit(1), Run
+    )
+
+
+def _turned(run: Run | None) -> dict[str, Any]:
+    """What remedies have turned for an experiment so far: its next runs start from there."""
+    return run.model_dump(include={"overrides", "extra_env", "remedies"}) if run else {}
+
+
+def _next_attempt(connection: Connection, latest: Run, turned: dict[str, Any] | None = None) -> Run:
     if latest.state not in (RunState.FAILED, RunState.CANCELLED):
         return latest
     attempt = latest.attempt + 1
@@ -492,6 +526,7 @@ def _next_attempt(connection: Connection, latest: Run) -> Run:
         attempt=attempt,
         phase=latest.phase,
         reason=latest.reason,
+        **(_turned(latest) if turned is None else turned),
     )
     return _add_run(connection, new)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from nightlab.configs.study import Scalar, Study
-from nightlab.errors import LedgerError
+from nightlab.errors import DiskError, LedgerError
 from nightlab.knowledge.records import Experiment, Lesson, Verdict, VerdictKind, utc_now
 
 __all__ = ["LessonFile", "LevelPrior", "append", "current", "make_lesson", "merge", "prior_from", "read"]
@@ -109,7 +109,9 @@ def read(path: Path) -> LessonFile:
 
 
 def append(path: Path, lesson: Lesson) -> bool:
-    """Add a lesson; False when the file holds it already. Raises LedgerError when it cannot be written."""
+    """Add a lesson; False when the file holds it already. Raises LedgerError when it cannot be written, DiskError when
+    the disk takes no more; the file is then as it was.
+    """
     return _append_all(path, [lesson]) == 1
 
 
@@ -181,19 +183,25 @@ def _lesson(line: bytes) -> Lesson | None:
 def _append_all(path: Path, lessons: Iterable[Lesson]) -> int:
     lines = {lesson.id: _line(lesson) for lesson in lessons}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b", buffering=0) as file:
-            # The file is its own lock: a lock file beside it would litter the user's checkout.
-            fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0)
-            content = file.read()
-            held = {lesson.id for lesson in _parse(content).lessons}
-            new = [line for key, line in lines.items() if key not in held]
-            if new:
-                _write_after(file, content, b"".join(new))
+        with DiskError.at(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            new = _append_new(path, lines)
     except OSError as error:
         raise LedgerError(f"{path}: lessons cannot be written: {error.strerror}") from error
     return len(new)
+
+
+def _append_new(path: Path, lines: dict[str, bytes]) -> list[bytes]:
+    with path.open("a+b", buffering=0) as file:
+        # The file is its own lock: a lock file beside it would litter the user's checkout.
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        content = file.read()
+        held = {lesson.id for lesson in _parse(content).lessons}
+        new = [line for key, line in lines.items() if key not in held]
+        if new:
+            _write_after(file, content, b"".join(new))
+    return new
 
 
 def _line(lesson: Lesson) -> bytes:
@@ -217,7 +225,7 @@ def _write_after(file: FileIO, content: bytes, lines: bytes) -> None:
         written = 0
         while written < len(lines):
             written += file.write(lines[written:])
+        os.fsync(file)
     except OSError:
         file.truncate(end)
         raise
-    os.fsync(file)

@@ -180,6 +180,12 @@ class Run(Record):
     cause: str | None = None
     """Short identifier of why it failed: `exit-status`, `timeout`, `metric-absent`, `metric-not-finite`, `lost` …"""
     detail: str = ""
+    overrides: dict[str, Scalar] = Field(default_factory=dict)
+    """Parameters a remedy turned for this attempt, the experiment's meaning kept (e.g. the effective batch)."""
+    extra_env: dict[str, str] = Field(default_factory=dict)
+    """Environment variables a remedy set for this attempt."""
+    remedies: list[str] = Field(default_factory=list)
+    """Signatures whose remedies led to `overrides` and `extra_env`, in the order they were applied."""
     created_at: AwareDatetime = Field(default_factory=utc_now)
     ended_at: AwareDatetime | None = None
 

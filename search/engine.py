@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count, islice
 
 from nightlab.configs.study import Scalar, Study
 from nightlab.knowledge.records import Phase, Proposal
@@ -103,7 +104,8 @@ class _Planner:
         own = [trial for trial in self.evidence.baseline.trials if trial.phase == Phase.BASELINE]
         failed = sum(trial.state != "pending" and trial.usable is None for trial in own)
         missing = min(wanted - (len(own) - failed), 2 * wanted - len(own))
-        for seed in range(len(own), len(own) + missing):
+        unused = (seed for seed in count() if seed not in self.evidence.baseline.seeds)
+        for seed in islice(unused, max(0, missing)):
             reason = f"baseline replicate {seed + 1}: what to beat, and how much the metric varies between seeds"
             self._add({}, seed, Phase.BASELINE, reason, runs=self.history.runs_left)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from nightlab.errors import GitError
+from nightlab.errors import DiskError, GitError
 from nightlab.worktrees.git import Git, transient
 
 __all__ = ["commit_files", "inside"]
@@ -47,8 +47,9 @@ def _write(target: Path, text: str) -> None:
     if target.is_symlink():
         raise GitError(f"{target}: a symbolic link; the lab writes no file through one (replace it by a file)")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.exists() or target.read_bytes() != text.encode():
-            target.write_bytes(text.encode())
+        with DiskError.at(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not target.exists() or target.read_bytes() != text.encode():
+                target.write_bytes(text.encode())
     except OSError as error:
         raise GitError(f"{target}: cannot be written: {error.strerror}") from error

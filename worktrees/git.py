@@ -13,7 +13,7 @@ from pathlib import Path
 import tenacity
 
 from nightlab.configs.paths import RUNTIME
-from nightlab.errors import GitError
+from nightlab.errors import DiskError, GitError
 
 try:
     from git import GitCommandNotFound, InvalidGitRepositoryError, NoSuchPathError, Repo
@@ -39,6 +39,7 @@ _INHERITED = (
 _TRANSIENT = re.compile(
     r"\.lock': File exists|failed to read \S*commondir|could not lock|cannot lock ref .* but expected"
 )
+_NO_MORE = re.compile("No space left on device|Disk quota exceeded|Read-only file system|Input/output error")
 _CREDENTIALS = re.compile(r"://[^@/\s]+@")
 
 
@@ -113,6 +114,8 @@ class Git:
         status, stdout, stderr = self.call(*arguments, env=env, held=held)
         if status:
             command = next((word for word in arguments if not word.startswith("-") and "=" not in word), "")
+            if refused := _NO_MORE.search(stderr):
+                raise DiskError.because(self.root, f"git {command}: {refused[0]}")
             kind = _TransientGitError if _TRANSIENT.search(stderr) else GitError
             raise kind(f"{self.root}: git {command} failed: {_reason(stderr, status)}")
         return stdout
@@ -169,10 +172,11 @@ class Git:
         """Paths that differ between two commits; a renamed file counts under both names."""
         return names(self.output("diff", "--name-only", "-z", "--no-renames", "--ignore-submodules=none", a, b))
 
-    def diff_text(self, a: str, b: str) -> str:
+    def diff_text(self, a: str, b: str, leave_out: Iterable[str] = ()) -> str:
         """Unified diff between two commits, whatever diff tools and prefixes the user has configured."""
+        paths = [f":(top,exclude,literal){path}" for path in leave_out]
         plain = ("--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/")
-        return self.output("diff", *plain, "--submodule=short", a, b).decode(errors="replace")
+        return self.output("diff", *plain, "--submodule=short", a, b, "--", *paths).decode(errors="replace")
 
     def show_file(self, commit: str, path: str) -> str:
         """Text of a file as `commit` has it. Raises GitError where it has none."""
@@ -191,7 +195,8 @@ class Git:
         asked = ("--", *paths)
         if len(asked) == 1:
             return []
-        with tempfile.TemporaryDirectory(prefix="nightlab-") as folder:
+        # In git's own folder for the tree: what a killed lab leaves goes with it.
+        with tempfile.TemporaryDirectory(prefix="nightlab-", dir=self.git_dir()) as folder:
             # A fresh index knows no file's time or flags: nothing a run did can make git skip a comparison.
             env = {"GIT_INDEX_FILE": str(Path(folder, "index"))}
             self.output("read-tree", commit, env=env)
@@ -230,9 +235,11 @@ class Git:
         text = file.read_text(errors="replace") if file.exists() else ""
         if pattern in text.splitlines():
             return
-        file.parent.mkdir(exist_ok=True)
-        with file.open("a") as stream:
-            stream.write(("" if not text or text.endswith("\n") else "\n") + pattern + "\n")
+        # A line that a full disk cut short gets its end here the next time.
+        with DiskError.at(file):
+            file.parent.mkdir(exist_ok=True)
+            with file.open("a") as stream:
+                stream.write(("" if not text or text.endswith("\n") else "\n") + pattern + "\n")
 
     def identity(self) -> list[str]:
         """Options that name the lab as author, empty when the user has configured an identity."""

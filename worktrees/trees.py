@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,6 +42,16 @@ class Worktrees:
                 self._add(path, ("-B", branch, str(path), start) if start else (str(path), branch), held)
         return path
 
+    def is_free(self, branch: str, base_commit: str) -> bool:
+        """Whether an experiment of this study that starts from `base_commit` may have the branch."""
+        tip = self.git.branches(branch).get(branch)
+        free = tip is None or tip == base_commit
+        return free or (self.git.is_ancestor(base_commit, str(tip)) and self._made_here(base_commit, str(tip)))
+
+    def owner(self, branch: str) -> str:
+        """The study that the branch's last commit belongs to; empty when it is none of the lab's."""
+        return self.git.line("log", "-1", f"--format=%(trailers:key={TRAILER},valueonly)", branch, "--").strip()
+
     def ensure_replica_tree(self, number: int, commit: str, replica: str) -> Path:
         """A further tree of an experiment's commit, on no branch, so that several seeds can run side by side."""
         path = self.paths.worktree(number, replica=check_name(replica))
@@ -74,10 +84,20 @@ class Worktrees:
         with self._exclusive():
             return self._clear([p for p in self._present() if p.name == own or p.name.startswith(f"{own}.")])
 
-    def remove_all(self) -> list[Path]:
-        """Remove every tree of this study; branches stay. Returns what was removed."""
+    def remove_all(self, keep: Iterable[Path] = ()) -> list[Path]:
+        """Remove every tree of this study but `keep`; branches stay. Returns what was removed."""
+        kept = {path.resolve() for path in keep}
         with git_lock(self.paths):
-            return self._clear(self._present())
+            return self._clear([path for path in self._present() if path.resolve() not in kept])
+
+    def delete_branch(self, branch: str, tip: str) -> bool:
+        """Delete a branch of this study that is at `tip`; False when it is not, or is checked out somewhere."""
+        with git_lock(self.paths) as held:
+            if self.git.branches(branch).get(branch) != tip or branch in self.git.checked_out():
+                return False
+            self._unlock_branch(branch)
+            self.git.output("branch", "--quiet", "-D", "--", branch, held=held)
+        return True
 
     def leftovers(self) -> list[Path]:
         """Trees that are half made, half removed or unknown to git."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from nightlab.configs.loading import load_study
 from nightlab.errors import ConfigError, Fault
 
 __all__ = ["EXAMPLE", "make_demo"]
@@ -19,14 +21,40 @@ def make_demo(directory: Path) -> Path:
     A folder that already holds this demo is gone on with; any other that exists is left alone (ConfigError).
     """
     study = directory / "study.yaml"
-    if directory.exists() and any(directory.iterdir()):
-        if study.exists() and (directory / ".git").exists():
-            return study
-        raise ConfigError(Fault("exists and is not the demo", file=directory, mend="choose another folder with --dir"))
     with as_file(files("nightlab.configs") / "examples" / EXAMPLE) as example:
-        shutil.copytree(example, directory, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    _commit(directory)
+        if (directory.exists() and not directory.is_dir()) or _is_filled(directory):
+            if (directory / ".git").exists() and study.is_file() and _name(study) == _name(example / study.name):
+                return study
+            raise ConfigError(
+                Fault("exists and is not the demo", file=directory, mend="choose another folder with --dir")
+            )
+        _copy(example, directory)
     return study
+
+
+def _is_filled(directory: Path) -> bool:
+    return directory.is_dir() and any(directory.iterdir())
+
+
+def _name(study: Path) -> str:
+    return load_study(study).study.study
+
+
+def _copy(example: Path, directory: Path) -> None:
+    """Made whole beside its place first: a demo that was interrupted while it was made leaves nothing half done."""
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".nightlab-demo-", dir=directory.parent) as folder:
+            whole = Path(folder) / "demo"
+            shutil.copytree(example, whole, ignore=shutil.ignore_patterns("__pycache__"))
+            _commit(whole)
+            if directory.exists():
+                shutil.copytree(whole, directory, dirs_exist_ok=True, symlinks=True)
+            else:
+                whole.rename(directory)
+    except OSError as error:
+        mend = "choose another folder with --dir"
+        raise ConfigError(Fault(f"cannot be made: {error.strerror or error}", file=directory, mend=mend)) from error
 
 
 def _commit(directory: Path) -> None:

@@ -6,6 +6,7 @@
     ├── ConfigError        the study file: which file, key, value, and the mend
     ├── GitError           the training repository or a worktree
     ├── LedgerError        the study's records
+    ├── DiskError          a disk that takes no more: full, over quota, read-only, broken
     ├── LauncherError      a configuration that cannot be turned into a command
     ├── BackendError       a backend that cannot take, find or end a job
     ├── MetricError        a metric that cannot be read as a finite number
@@ -19,6 +20,9 @@ exits with 2.
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +30,7 @@ __all__ = [
     "BackendError",
     "BudgetError",
     "ConfigError",
+    "DiskError",
     "Fault",
     "GitError",
     "LauncherError",
@@ -74,7 +79,56 @@ class GitError(NightlabError):
 
 
 class LedgerError(NightlabError):
-    """The ledger cannot be opened, or a record in it contradicts what is to be written."""
+    """The ledger cannot be opened, or a record in it contradicts what is to be written.
+
+    `damaged`: the file itself is broken or has lost records; `nightlab recover` rebuilds it.
+    """
+
+    def __init__(self, message: str, *, damaged: bool = False) -> None:
+        self.damaged = damaged
+        super().__init__(message)
+
+
+class DiskError(NightlabError):
+    """The disk takes no more; what was to be replaced is whole. `path` is what could not be written.
+
+    A study pauses on it: the same command goes on once there is room.
+    """
+
+    def __init__(self, message: str, *, path: Path) -> None:
+        self.path = path
+        super().__init__(message)
+
+    @classmethod
+    def because(cls, path: Path, reason: str) -> DiskError:
+        """The error for `path`, with what is free on its disk and how to go on."""
+        return cls(f"{path}: cannot be written: {reason} ({_room(path)})", path=path)
+
+    @classmethod
+    @contextmanager
+    def at(cls, path: Path) -> Iterator[None]:
+        """Turn the OSErrors of a disk that takes no more into this error; any other passes."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno in NO_MORE:
+                raise cls.because(path, error.strerror or "the disk takes no more") from error
+            raise
+
+
+NO_MORE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
+"""Full, over quota, above the process's limit, read-only, broken."""
+
+
+def _room(path: Path) -> str:
+    """What is free where `path` lies, and how to go on; loaded only when there is something to say."""
+    import shutil
+
+    import humanize
+
+    place = next((folder for folder in (path, *path.absolute().parents) if folder.exists()), Path("/"))
+    free = humanize.naturalsize(shutil.disk_usage(place).free)
+    return f"{free} free on its disk; make room there, then the same command goes on"
 
 
 class LauncherError(NightlabError):

@@ -3,29 +3,50 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from pydantic import AwareDatetime, BaseModel
 
 from nightlab.configs.study import Study
 from nightlab.knowledge.ledger import Ledger
-from nightlab.knowledge.records import Effect, JobState, Question, RunState, StudyStatus, VerdictKind
+from nightlab.knowledge.records import (
+    Effect,
+    Event,
+    Experiment,
+    Job,
+    JobState,
+    Phase,
+    Question,
+    Run,
+    RunState,
+    StudyStatus,
+    VerdictKind,
+)
+from nightlab.report.model import ExperimentRow, Metric
+from nightlab.report.rows import build_rows, measure_noise
+from nightlab.report.sentences import choose_winners
+from nightlab.report.wording import Wording
 
 __all__ = ["Best", "SlotNow", "Snapshot", "snapshot_of"]
 
+RECENT_EVENTS = 5
+UNENDED = (RunState.PLANNED, RunState.SUBMITTED)
+
 
 class SlotNow(BaseModel):
-    """What one slot does."""
+    """What one slot does; without a number it is free."""
 
     slot: int
     number: int | None = None
     variable: str = ""
     seed: int | None = None
-    seconds: float | None = None
+    since: AwareDatetime | None = None
 
 
 class Best(BaseModel):
-    """The best experiment so far: the confirmed one, else the best by its mean."""
+    """The best experiment so far: the confirmed one, else the best by its mean that nothing speaks against."""
 
     number: int
     variable: str
@@ -33,8 +54,13 @@ class Best(BaseModel):
     value: float
     runs: int
     effect: Effect | None = None
-    label: str = "no verdict yet"
-    confirmed: bool = False
+    """Above 0 is better."""
+    label: str
+    confirmed: bool
+    value_text: str
+    """The value with its unit and the digits the noise leaves."""
+    change_text: str
+    """The metric's own change with its interval; empty before there is a verdict."""
 
 
 class Snapshot(BaseModel):
@@ -43,6 +69,7 @@ class Snapshot(BaseModel):
     study: str
     status: StudyStatus
     phase: str
+    """`understand` before the first run, then what the newest runs are for, at the end `done`."""
     metric: str
     unit: str
     experiments: int
@@ -51,9 +78,11 @@ class Snapshot(BaseModel):
     runs_ended: int
     runs_failed: int
     runs_budget: int | None
+    experiments_budget: int | None
     verdicts: dict[str, int]
     baseline: float | None
     baseline_runs: int
+    baseline_text: str
     best: Best | None
     slots: list[SlotNow]
     started_at: AwareDatetime | None
@@ -62,102 +91,112 @@ class Snapshot(BaseModel):
     expected_end: AwareDatetime | None
     """Where the runs of the budget would end at the pace seen so far; never after the deadline."""
     questions: list[Question]
-    last_event: str
+    """Those not yet answered."""
+    recent: list[Event]
+    """The last few events, newest last."""
 
 
-def snapshot_of(ledger: Ledger, study: Study, now: datetime) -> Snapshot:
-    """Read the ledger once; nothing is written."""
+def snapshot_of(ledger: Ledger, study: Study, now: datetime, *, running: Collection[str] | None = None) -> Snapshot:
+    """Read the ledger once; nothing is written.
+
+    `running`: keys of the jobs that still run, where no lab keeps the ledger up to date.
+    """
     row = ledger.study_row()
-    rows = ledger.measured_runs()
-    ended = [r for _, r, _ in rows if r.state not in (RunState.PLANNED, RunState.SUBMITTED)]
+    experiments, runs, jobs = ledger.experiments(), ledger.runs(), ledger.jobs()
+    observations = {observation.key: observation for observation in ledger.observations()}
     verdicts = ledger.verdicts()
-    counts: dict[str, int] = {}
-    for verdict in verdicts.values():
-        counts[verdict.kind.value] = counts.get(verdict.kind.value, 0) + 1
-    baseline = _values(ledger, 0)
-    events = ledger.events()
+    rows = build_rows(study, experiments, runs, jobs, observations, verdicts)
+    noise = measure_noise(rows[0] if rows else None)
+    metric = Metric(study.objective.metric, study.objective.unit, study.maximize, study.objective.min_effect)
+    wording = Wording(metric, noise)
+    ended = [run for run in runs if run.state not in UNENDED]
     return Snapshot(
         study=row.name,
         status=row.status,
-        phase=_phase(ledger, row.phase),
-        metric=study.objective.metric,
-        unit=study.objective.unit,
-        experiments=len({e.number for e, _, _ in rows if e.number > 0}),
-        runs_planned=len(rows),
+        phase=row.phase if row.phase == "done" or not runs else _phase(runs),
+        metric=metric.name,
+        unit=metric.unit,
+        experiments=sum(e.number > 0 for e in experiments),
+        runs_planned=len(runs),
         runs_ended=len(ended),
-        runs_failed=sum(1 for r in ended if r.state is RunState.FAILED),
+        runs_failed=sum(run.state is RunState.FAILED for run in ended),
         runs_budget=study.budget.runs,
-        verdicts=counts,
-        baseline=statistics.fmean(baseline) if baseline else None,
-        baseline_runs=len(baseline),
-        best=_best(ledger, study),
-        slots=_slots(ledger, study, now),
+        experiments_budget=study.budget.experiments,
+        verdicts=Counter(verdict.kind.value for verdict in verdicts.values()),
+        baseline=noise.mean if noise else None,
+        baseline_runs=noise.runs if noise else 0,
+        baseline_text=wording.value(noise.mean) if noise else "",
+        best=_best(rows, wording),
+        slots=_slots(study, experiments, runs, [job for job in jobs if running is None or job.key in running]),
         started_at=row.started_at,
         finished_at=row.finished_at,
         deadline=row.deadline,
-        expected_end=_expected_end(ledger, study, now, row.deadline) if row.finished_at is None else None,
+        expected_end=None if row.finished_at else _expected_end(study, jobs, now, row.deadline),
         questions=ledger.questions(open_only=True),
-        last_event=events[-1].text if events else "",
+        recent=ledger.events()[-RECENT_EVENTS:],
     )
 
 
-def _values(ledger: Ledger, number: int) -> list[float]:
-    rows = ledger.measured_runs()
-    return [v for e, r, v in rows if e.number == number and r.state is RunState.REVIEWED and v is not None]
+def _phase(runs: Sequence[Run]) -> str:
+    # The baseline also runs on seeds of later phases, to fill slots that would wait.
+    changes = [run.phase for run in runs if run.number > 0]
+    return str(changes[-1] if changes else Phase.BASELINE)
 
 
-def _phase(ledger: Ledger, phase: str) -> str:
-    runs = ledger.runs()
-    return str(runs[-1].phase) if runs and phase != "done" else phase
-
-
-def _best(ledger: Ledger, study: Study) -> Best | None:
-    values: dict[int, list[float]] = {}
-    experiments = {}
-    for experiment, run, value in ledger.measured_runs():
-        if run.state is RunState.REVIEWED and value is not None:
-            values.setdefault(experiment.number, []).append(value)
-            experiments[experiment.number] = experiment
-    verdicts = ledger.verdicts()
-    kept = [n for n in values if n in verdicts and verdicts[n].kind is VerdictKind.KEEP]
-    pool = kept or [n for n in values if n > 0]
-    if not pool:
+def _best(rows: Sequence[ExperimentRow], wording: Wording) -> Best | None:
+    winners = choose_winners(rows)
+    row = winners[0] if winners else _leader(rows, wording)
+    if row is None or row.mean is None:
         return None
-    pick = max if study.maximize else min
-    number = pick(pool, key=lambda n: statistics.fmean(values[n]))
-    verdict = verdicts.get(number)
-    experiment = experiments[number]
     return Best(
-        number=number,
-        variable=experiment.variable,
-        branch=experiment.branch,
-        value=statistics.fmean(values[number]),
-        runs=len(values[number]),
-        effect=verdict.effect if verdict else None,
-        label=verdict.label if verdict else "no verdict yet",
-        confirmed=bool(kept),
+        number=row.number,
+        variable=row.variable,
+        branch=row.branch,
+        value=row.mean,
+        runs=len([point for point in row.points if point.believed]),
+        effect=row.effect,
+        label=row.label if row.verdict else "no verdict yet",
+        confirmed=bool(winners),
+        value_text=wording.value(row.mean),
+        change_text=wording.both(row.effect) if row.effect else "",
     )
 
 
-def _slots(ledger: Ledger, study: Study, now: datetime) -> list[SlotNow]:
+def _leader(rows: Sequence[ExperimentRow], wording: Wording) -> ExperimentRow | None:
+    """The best mean among those that are not refuted, if it beats the baseline's."""
+    sign = 1.0 if wording.metric.maximize else -1.0
+    open_kinds = (None, VerdictKind.INCONCLUSIVE)
+    gains = {
+        row.number: sign * (row.mean - wording.noise.mean)
+        for row in rows
+        if wording.noise and row.mean is not None and not row.is_baseline
+        if row.verdict in open_kinds and not row.breaches
+    }
+    number = max(gains, key=gains.__getitem__, default=None)
+    return next((row for row in rows if row.number == number and gains[row.number] > 0), None)
+
+
+def _slots(study: Study, experiments: Sequence[Experiment], runs: Sequence[Run], jobs: Sequence[Job]) -> list[SlotNow]:
     slots = {slot: SlotNow(slot=slot) for slot in range(study.backend.slots)}
-    for job in ledger.jobs(states=(JobState.INTENDED, JobState.RUNNING)):
-        run = ledger.run(job.key)
-        experiment = ledger.experiment(run.number)
-        slots[job.slot] = SlotNow(
-            slot=job.slot,
-            number=run.number,
-            variable=experiment.variable,
-            seed=run.seed,
-            seconds=(now - job.intent_at).total_seconds(),
-        )
+    variables = {experiment.number: experiment.variable for experiment in experiments}
+    by_key = {run.key: run for run in runs}
+    for job in jobs:
+        if job.state in (JobState.INTENDED, JobState.RUNNING):
+            run = by_key[job.key]
+            slots[job.slot] = SlotNow(
+                slot=job.slot,
+                number=run.number,
+                variable=variables[run.number],
+                seed=run.seed,
+                since=job.started_at or job.intent_at,
+            )
     return [slots[slot] for slot in sorted(slots)]
 
 
-def _expected_end(ledger: Ledger, study: Study, now: datetime, deadline: datetime | None) -> datetime | None:
-    walls = [job.wall_seconds for job in ledger.jobs(states=(JobState.ENDED,)) if job.wall_seconds]
+def _expected_end(study: Study, jobs: Sequence[Job], now: datetime, deadline: datetime | None) -> datetime | None:
+    walls = [job.wall_seconds for job in jobs if job.wall_seconds]
     if study.budget.runs is None or not walls:
         return deadline
-    left = study.budget.runs - len(walls)
+    left = max(0, study.budget.runs - len(walls))
     end = now + timedelta(seconds=left * statistics.median(walls) / study.backend.slots)
     return min(end, deadline) if deadline else end

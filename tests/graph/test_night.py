@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nightlab.configs.loading import load_study
+from nightlab.errors import ConfigError
 from nightlab.graph.opening import locate
 from nightlab.knowledge.ledger import Ledger
 from nightlab.knowledge.lessons import read
@@ -23,11 +24,18 @@ def quiet(_: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def night(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def counter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every run of the module's night adds a line here."""
+    return tmp_path_factory.mktemp("counter") / "runs"
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory, counter: Path) -> Path:
     """One finished night; tests of this module only look at it."""
     file = make_repository(tmp_path_factory.mktemp("night") / "repo")
-    git(file.parent, "status")
-    outcome = run_night(file, say=quiet)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RUN_COUNTER", str(counter))
+        outcome = run_night(file, say=quiet)
     assert outcome.status is StudyStatus.FINISHED and not outcome.already_finished
     return file
 
@@ -117,14 +125,6 @@ def test_a_second_run_returns_at_once(night: Path) -> None:
         assert (len(ledger.runs()), len(ledger.events())) == before
 
 
-def test_the_budget_is_kept_to_the_run(tmp_path: Path) -> None:
-    file = make_repository(tmp_path / "repo", budget={"runs": 11})
-    run_night(file, say=quiet)
-    with ledger_of(file) as ledger:
-        assert len(ledger.runs()) <= 11
-        assert any(r.phase == "confirm" for r in ledger.runs())
-
-
 def test_a_broken_baseline_ends_the_night_honestly(tmp_path: Path) -> None:
     file = make_repository(tmp_path / "repo")
     (file.parent / "train.py").write_text(
@@ -141,7 +141,7 @@ def test_a_broken_baseline_ends_the_night_honestly(tmp_path: Path) -> None:
 
 
 def test_a_run_that_tampers_with_the_evaluation_is_rejected(tmp_path: Path) -> None:
-    file = make_repository(tmp_path / "repo")
+    file = make_repository(tmp_path / "repo", budget={"runs": 14})
     train = (file.parent / "train.py").read_text()
     (file.parent / "train.py").write_text(
         train + "if p['color'] == 'blue':\n    open('prepare.py', 'w').write('# easier evaluation')\n"
@@ -154,31 +154,29 @@ def test_a_run_that_tampers_with_the_evaluation_is_rejected(tmp_path: Path) -> N
         assert "prepare.py" in ledger.runs(blue.number)[0].detail
 
 
-def test_a_changed_study_is_refused_and_more_budget_is_taken(tmp_path: Path) -> None:
+def test_the_budget_is_kept_to_the_run_and_more_of_it_goes_on(tmp_path: Path) -> None:
     file = make_repository(tmp_path / "repo", budget={"runs": 11})
     run_night(file, say=quiet)
-    from nightlab.errors import ConfigError
-
+    with ledger_of(file) as ledger:
+        first = len(ledger.runs())
+        assert first <= 11
+        assert any(r.phase == "confirm" for r in ledger.runs())
     write_study(file.parent, budget={"runs": 11}, scenario="other")
     with pytest.raises(ConfigError, match="scenario: was changed after the study began"):
         run_night(file, say=quiet)
-    write_study(file.parent, budget={"runs": 20})
+    write_study(file.parent, budget={"runs": 16})
     outcome = run_night(file, say=quiet)
     assert outcome.status is StudyStatus.FINISHED and not outcome.already_finished
     with ledger_of(file) as ledger:
-        assert 11 < len(ledger.runs()) <= 20
+        assert first < len(ledger.runs()) <= 16
 
 
-def test_nothing_is_ever_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    counter = tmp_path / "counter"
-    monkeypatch.setenv("RUN_COUNTER", str(counter))
-    file = make_repository(tmp_path / "repo")
-    run_night(file, say=quiet)
+def test_nothing_was_run_twice(night: Path, counter: Path) -> None:
     lines = counter.read_text().splitlines()
-    with ledger_of(file) as ledger:
+    with ledger_of(night) as ledger:
         good = [r for r in ledger.runs() if r.state is RunState.REVIEWED]
     # The dry run counts itself once as well.
     assert len(lines) == len(good) + 1
     assert (
-        subprocess.run(["git", "fsck", "--strict"], cwd=file.parent, capture_output=True, check=False).returncode == 0
+        subprocess.run(["git", "fsck", "--strict"], cwd=night.parent, capture_output=True, check=False).returncode == 0
     )

@@ -41,6 +41,8 @@ class JobStatus:
     exit_code: int | None = None
     """Exit status; negative is the signal's number."""
     timed_out: bool = False
+    cancelled: bool = False
+    """Ended by `cancel`, or by a signal to its runner: it says nothing about what it ran."""
     wall_seconds: float | None = None
     cpu_seconds: float | None = None
     peak_memory_bytes: int | None = None
@@ -70,6 +72,10 @@ class Backend(Protocol):
 
     def wait(self, directories: Mapping[str, Path], seconds: float) -> bool:
         """True as soon as one of the jobs has ended, False after `seconds` without."""
+        ...
+
+    def cpu_seconds(self, directories: Mapping[str, Path]) -> dict[str, float]:
+        """CPU seconds used so far by each running job's processes; jobs of which nothing can be told are left out."""
         ...
 
     def cancel(self, directories: Mapping[str, Path]) -> Iterable[str]:

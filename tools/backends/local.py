@@ -23,18 +23,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from nightlab.configs.paths import JobPaths
 from nightlab.configs.study import BackendSettings
-from nightlab.errors import BackendError
+from nightlab.errors import BackendError, DiskError
 from nightlab.knowledge.records import JobState
 from nightlab.tools.backends.base import JobSpec, JobStatus
 from nightlab.tools.backends.environment import job_environment
 from nightlab.tools.backends.local_runner import KILL_SECONDS, boot_id, members, start_time, write_json
+from nightlab.tools.disk import require_space
 
 __all__ = ["LocalBackend"]
 
@@ -44,6 +47,8 @@ INTERPRETER = (sys.executable, "-I", "-X", "utf8", *(("-S",) if sys.platform == 
 MARK = "NIGHTLAB_JOB_DIR"
 """Set for every process of a job; finds those whose runner died."""
 START_SECONDS = 60.0
+START_BYTES = 65_536
+"""With less room a runner cannot write that it has started, and dies."""
 POLL_SECONDS = 0.05
 ANSWER_SECONDS = 15.0
 """How long, beyond the grace period, a runner may take to end its job before it is itself killed."""
@@ -85,6 +90,7 @@ class LocalBackend:
             with _claimed(paths.lock) as lock:
                 if lock is not None and not paths.result.exists():
                     if spawned:
+                        require_space(paths.directory, START_BYTES)
                         raise BackendError(f"job {spec.key}: its runner died at once: {_last_line(paths.stderr)}")
                     self._spawn(spec, paths, lock)
                     spawned = True
@@ -114,6 +120,15 @@ class LocalBackend:
                 return False
             _sleep(jobs, left)
         return True
+
+    def cpu_seconds(self, directories: Mapping[str, Path]) -> dict[str, float]:
+        """CPU seconds used so far by the living processes of each running job."""
+        used = {}
+        for key, directory in directories.items():
+            runner = _live_runner(JobPaths(directory.absolute()))
+            if runner is not None:
+                used[key] = _tree_cpu_seconds(runner["pid"])
+        return used
 
     def cancel(self, directories: Mapping[str, Path]) -> list[str]:
         """End the jobs with their whole process trees; returns the keys of those that were still running.
@@ -158,7 +173,8 @@ class LocalBackend:
             "timeout_seconds": spec.timeout_seconds,
             "grace_seconds": self.grace_seconds,
         }
-        write_json(paths.spec, job)
+        with DiskError.at(paths.spec):
+            write_json(paths.spec, job)
         environment = job_environment(self.settings, spec.env, spec.slot) | {MARK: str(paths.directory)}
         with paths.stderr.open("ab") as stderr:
             try:
@@ -179,7 +195,8 @@ class LocalBackend:
 
 def _make_folder(paths: JobPaths) -> None:
     try:
-        paths.output.mkdir(parents=True, exist_ok=True)
+        with DiskError.at(paths.directory):
+            paths.output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BackendError(f"{paths.directory}: the job's folder cannot be made: {error.strerror}") from error
 
@@ -268,6 +285,7 @@ def _ended(result: Record) -> JobStatus:
         datetime.fromisoformat(result["ended_at"]),
         exit_code=result["exit_code"],
         timed_out=result["timed_out"],
+        cancelled=result["cancelled"],
         wall_seconds=result["wall_seconds"],
         cpu_seconds=result["cpu_seconds"],
         peak_memory_bytes=result["peak_memory_bytes"],
@@ -347,3 +365,15 @@ def _is_marked(process: Any, directory: str) -> bool:
 def _last_line(path: Path) -> str:
     lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
     return lines[-1] if lines else "no message"
+
+
+def _tree_cpu_seconds(pid: int) -> float:
+    """User and system time of a process's descendants, those that ended and were waited for included."""
+    total = 0.0
+    with suppress(psutil.NoSuchProcess):
+        for process in psutil.Process(pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                total += times.user + times.system
+                total += getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
+    return total

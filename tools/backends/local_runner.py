@@ -31,16 +31,26 @@ KILL_SECONDS = 10.0
 """How long processes may take to vanish after SIGKILL; longer means the kernel holds them."""
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
+FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL_SECONDS = 1.0
+"""Between two attempts to write a result while the disk is full."""
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Replace `path` in one step that survives a power cut."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", encoding="ascii") as file:
-        json.dump(content, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    """Replace `path` in one step that survives a power cut; an OSError leaves it as it was, and nothing beside it.
+
+    To be called by the holder of the job's lock only: then what a killed writer left is written over by the next.
+    """
+    temporary = path.with_name(f"{path.name}.tmp")
+    try:
+        with temporary.open("w", encoding="ascii") as file:
+            json.dump(content, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -235,7 +245,11 @@ class Runner:
             self._finish(error.exit_code, str(error))
             return
         started = {"started_at": self.started_at.isoformat(), "command_pid": command.pid}
-        write_json(self.directory / "started.json", self.identity | started)
+        try:
+            write_json(self.directory / "started.json", self.identity | started)
+        except OSError:
+            self.tree.end(float(self.job["grace_seconds"]))
+            raise
         self._follow(command.pid)
         left = self.tree.end(float(self.job["grace_seconds"]))
         exit_code = self.tree.exit_codes.get(command.pid, -signal.SIGKILL)
@@ -304,7 +318,18 @@ class Runner:
             "peak_memory_bytes": max(self.tree.peak_memory_bytes, usage.ru_maxrss * MAXRSS_BYTES),
             "detail": detail,
         }
-        write_json(self.directory / "result.json", self.identity | result)
+        while not self._written(self.identity | result):
+            self.tree.signals.wait(FULL_SECONDS)
+
+    def _written(self, result: dict[str, Any]) -> bool:
+        """Whether the result could be written; a full disk must not lose a run that has ended, so it waits for room."""
+        try:
+            write_json(self.directory / "result.json", result)
+        except OSError as error:
+            if error.errno in FULL:
+                return False
+            raise
+        return True
 
 
 def _libc() -> Any:

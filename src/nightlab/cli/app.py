@@ -6,6 +6,8 @@ inside its own function.
 
 from __future__ import annotations
 
+import codecs
+import io
 import sys
 from typing import Annotated
 
@@ -13,7 +15,9 @@ import typer
 
 from nightlab.cli.catalog import register as register_catalog
 from nightlab.cli.reading import register as register_reading
+from nightlab.cli.recovering import register as register_recovering
 from nightlab.cli.running import register as register_running
+from nightlab.cli.upkeep import register as register_upkeep
 from nightlab.errors import NightlabError
 
 __all__ = ["app", "main"]
@@ -21,6 +25,7 @@ __all__ = ["app", "main"]
 app = typer.Typer(
     name="nightlab",
     help="An autonomous overnight research lab for model training.",
+    epilog="See it work: nightlab demo. In your repository: nightlab init, nightlab check, nightlab run.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -47,13 +52,29 @@ def _root(
 
 register_running(app)
 register_reading(app)
+register_upkeep(app)
+register_recovering(app)
 register_catalog(app)
+
+
+PLAIN = {"−": "-", "–": "-", "…": "...", "→": "->", "±": "+-", "·": "-", "≤": "<=", "≥": ">=", "×": "x"}
+"""What stands for a sign that a terminal's encoding does not hold; any other becomes a question mark."""
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(PLAIN.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
 
 
 def main() -> None:
     """Entry point of `nightlab`: a user's mistake is one line a fault on stderr and exit status 2."""
+    codecs.register_error("nightlab-plain", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="nightlab-plain")
     try:
-        app()
+        app(prog_name="nightlab")
     except NightlabError as error:
-        sys.stderr.write(f"nightlab: {error}\n")
+        sys.stderr.writelines(f"nightlab: {line}\n" for line in str(error).splitlines())
         sys.exit(2)

@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nightlab.cli.common import JsonOption, StudyOption, console, print_json
+from nightlab.cli.common import DEFAULT, JsonOption, StudyOption, console, print_json, short
 
 if TYPE_CHECKING:
-    from nightlab.knowledge.catalog import Technique
+    from nightlab.knowledge.catalog import Catalog, Technique
+    from nightlab.knowledge.records import Lesson
 
 __all__ = ["register"]
 
 CatalogFile = Annotated[Path | None, typer.Option("--file", help="A catalog of your own, read on top.", metavar="FILE")]
-Method = Annotated[str | None, typer.Option("--method", help="Only techniques for this training method.")]
-Tier = Annotated[int | None, typer.Option("--tier", min=1, max=6, help="Only this tier.")]
+Method = Annotated[
+    str | None, typer.Option("--method", help="Only techniques for this training method.", metavar="METHOD")
+]
+Tier = Annotated[int | None, typer.Option("--tier", min=1, max=6, help="Only this tier, 1 to 6.", metavar="TIER")]
+
+WIDE_COLUMNS = 120
+"""From this width on a table shows what a technique is for."""
 
 catalog_app = typer.Typer(help="The techniques the lab knows.", no_args_is_help=True, rich_markup_mode=None)
 lessons_app = typer.Typer(help="What earlier experiments taught.", no_args_is_help=True, rich_markup_mode=None)
@@ -28,11 +34,29 @@ def _print_techniques(techniques: list[Technique], json: bool) -> None:
         return
     from rich.table import Table
 
-    table = Table("tier", "id", "technique", "methods", "symptoms", box=None)
+    from nightlab.report.numbers import count
+
+    out = console()
+    table = Table(box=None, pad_edge=False)
+    columns = (
+        ("tier", "id", "technique", "methods", "symptoms") if out.width >= WIDE_COLUMNS else ("tier", "id", "technique")
+    )
+    for name in columns:
+        table.add_column(name, no_wrap=True)
     for t in techniques:
-        table.add_row(str(t.tier), t.id, t.name, ", ".join(t.applies_to), ", ".join(t.symptoms))
-    console().print(table)
-    typer.echo(f"{len(techniques)} techniques")
+        row = str(t.tier), t.id, t.name, ", ".join(t.applies_to), ", ".join(t.symptoms)
+        table.add_row(*row[: len(columns)])
+    out.print(table)
+    out.print(f"{count(len(techniques), 'technique')}; `nightlab catalog show ID` tells all of one")
+
+
+def _check_method(catalog: Catalog, method: str | None) -> None:
+    """Raise ConfigError for a method that no technique is for."""
+    from nightlab.errors import ConfigError, Fault
+
+    if method and not catalog.match(method=method):
+        methods = sorted({name for technique in catalog.techniques for name in technique.applies_to})
+        raise ConfigError(Fault(f"no technique is for the method {method!r}", mend=f"methods: {', '.join(methods)}"))
 
 
 @catalog_app.command("list")
@@ -42,7 +66,9 @@ def list_techniques(
     """Every technique, by tier."""
     from nightlab.knowledge.catalog import load_catalog
 
-    _print_techniques(load_catalog(file).match(method=method, tier=tier), json)
+    catalog = load_catalog(file)
+    _check_method(catalog, method)
+    _print_techniques(catalog.match(method=method, tier=tier), json)
 
 
 @catalog_app.command("show")
@@ -65,55 +91,86 @@ def show_technique(
 
 @catalog_app.command("match")
 def match_techniques(
-    symptom: Annotated[list[str] | None, typer.Option("--symptom", help="A symptom; may be repeated.")] = None,
-    text: Annotated[str | None, typer.Option("--text", help="Words to look for.")] = None,
+    symptom: Annotated[
+        list[str] | None, typer.Option("--symptom", help="A symptom; may be repeated.", metavar="SYMPTOM")
+    ] = None,
+    text: Annotated[str | None, typer.Option("--text", help="Words to look for.", metavar="WORDS")] = None,
     method: Method = None,
     tier: Tier = None,
     file: CatalogFile = None,
     json: JsonOption = False,
 ) -> None:
-    """Techniques that fit a method, symptoms or words, best first."""
+    """Techniques for a method, symptoms or words, best first."""
     from nightlab.knowledge.catalog import load_catalog
 
-    matched = load_catalog(file).match(method=method, symptoms=tuple(symptom or ()), text=text, tier=tier)
-    _print_techniques(matched, json)
+    catalog = load_catalog(file)
+    _check_method(catalog, method)
+    _print_techniques(catalog.match(method=method, symptoms=tuple(symptom or ()), text=text, tier=tier), json)
 
 
 @lessons_app.command("list")
 def list_lessons(
-    study: StudyOption = Path("study.yaml"),
-    file: Annotated[Path | None, typer.Option("--file", help="A lessons file, instead of the study's.")] = None,
+    study: StudyOption = DEFAULT,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="A lessons file, instead of the study's.", metavar="FILE")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Lessons in force, newest last."""
-    from nightlab.configs.loading import load_study
-    from nightlab.graph.opening import locate
     from nightlab.knowledge.lessons import current, read
 
-    path = file
-    if path is None:
-        loaded = load_study(study)
-        place = locate(loaded)
-        path = place.root / loaded.study.lessons if loaded.study.lessons else place.paths.lessons
+    path = _lessons_of(study) if file is None else _existing(file)
     lessons = current(read(path).lessons)
     if json:
         print_json([lesson.model_dump(mode="json") for lesson in lessons])
         return
     from rich.table import Table
 
-    from nightlab.agents.documents import format_effect
+    from nightlab.report.numbers import count, level
 
-    table = Table("id", "study", "change", "verdict", "effect", box=None)
+    table = Table(box=None, pad_edge=False)
+    for name in ("id", "study", "change", "verdict", "gain"):
+        table.add_column(name, overflow="fold", no_wrap=name in ("id", "study"))
     for lesson in lessons:
-        change = ", ".join(f"{k}={v}" for k, v in lesson.parameters.items())
-        effect = format_effect(lesson.effect) if lesson.effect else "–"
-        table.add_row(lesson.id[:8], lesson.study, change, f"{lesson.verdict.value}: {lesson.label}", effect)
-    console().print(table)
-    typer.echo(f"{len(lessons)} lessons in {path}")
+        change = ", ".join(f"{name}={level(value)}" for name, value in lesson.parameters.items())
+        table.add_row(lesson.id[:8], lesson.study, change, lesson.label, _gain(lesson))
+    out = console()
+    out.print(table)
+    out.print(f"{count(len(lessons), 'lesson')} in {short(path)}", soft_wrap=True)
+
+
+def _lessons_of(study: Path) -> Path:
+    from nightlab.configs.loading import load_study
+    from nightlab.graph.opening import locate
+
+    loaded = load_study(study)
+    place = locate(loaded)
+    return place.root / loaded.study.lessons if loaded.study.lessons else place.paths.lessons
+
+
+def _existing(file: Path) -> Path:
+    from nightlab.errors import ConfigError, Fault
+
+    if not file.is_file():
+        raise ConfigError(Fault("does not exist", file=file, mend="lessons are kept in .nightlab/lessons.jsonl"))
+    return file
+
+
+def _gain(lesson: Lesson) -> str:
+    """`+0.35 nats, +0.31 … +0.39`: above 0 is better, whatever the metric's direction."""
+    from nightlab.report.numbers import decimals_for, interval, signed
+
+    effect = lesson.effect
+    if effect is None:
+        return "–"
+    if effect.low is None or effect.high is None:
+        return signed(effect.delta, decimals_for(None, value=effect.delta), unit=effect.unit)
+    decimals = decimals_for((effect.high - effect.low) / 2, value=effect.delta)
+    return f"{signed(effect.delta, decimals, unit=effect.unit)}, {interval(effect.low, effect.high, decimals)}"
 
 
 def schema() -> None:
-    """Print the study file's JSON Schema, for editors."""
+    """The study file's JSON Schema, for editors."""
     from nightlab.configs.schema import json_schema
 
     print_json(json_schema())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +18,23 @@ if TYPE_CHECKING:
     from nightlab.configs.study import Study
     from nightlab.graph.opening import Place
     from nightlab.knowledge.ledger import Ledger
+    from nightlab.knowledge.records import Experiment
 
-__all__ = ["JsonOption", "StudyOption", "console", "opened", "print_json", "short"]
+__all__ = [
+    "DEFAULT",
+    "JsonOption",
+    "StudyOption",
+    "command",
+    "console",
+    "experiment_of",
+    "opened",
+    "print_json",
+    "short",
+]
+
+DEFAULT = Path("study.yaml")
+PIPE_COLUMNS = 200
+"""Width of tables that are not shown on a terminal: no row is to be broken before a script reads it."""
 
 StudyOption = Annotated[Path, typer.Option("--study", "-s", help="The study file.", show_default=True, metavar="FILE")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
@@ -27,7 +44,8 @@ def console() -> Console:
     """A console that leaves text alone: no markup, no guessing of numbers or paths."""
     from rich.console import Console
 
-    return Console(markup=False, highlight=False, soft_wrap=True)
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPE_COLUMNS
+    return Console(markup=False, highlight=False, width=width)
 
 
 def print_json(value: Any) -> None:
@@ -44,8 +62,9 @@ def opened(file: Path) -> Iterator[tuple[Ledger, Study, Place]]:
 
     loaded = load_study(file)
     place = locate(loaded)
-    fault = Fault(f"the study {loaded.study.study} has not begun", file=file, mend="start it with `nightlab run`")
-    if not place.paths.ledger.exists():
+    mend = f"start it with `{command('run', file)}`"
+    fault = Fault(f"the study {loaded.study.study} has not begun", file=file, mend=mend)
+    if not Ledger.exists(place.paths.ledger):
         raise ConfigError(fault)
     with Ledger.open(place.paths.ledger) as ledger:
         if not ledger.has_study():
@@ -53,7 +72,27 @@ def opened(file: Path) -> Iterator[tuple[Ledger, Study, Place]]:
         yield ledger, ledger.study_row().study, place
 
 
+def experiment_of(ledger: Ledger, number: int, file: Path) -> Experiment:
+    """The experiment of this number. Raises ConfigError that says which there are."""
+    from nightlab.errors import ConfigError, Fault
+
+    experiments = ledger.experiments()
+    found = next((experiment for experiment in experiments if experiment.number == number), None)
+    if found is None:
+        last = f"they go from 00 to {experiments[-1].number:02d}" if experiments else "none has been planned yet"
+        mend = f"{last}; `{command('results', file)}` lists them"
+        raise ConfigError(Fault(f"has no experiment {number:02d}", file=file, mend=mend))
+    return found
+
+
 def short(path: Path) -> str:
     """`path` relative to the current folder where that is shorter."""
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+    relative = os.path.relpath(path)
+    return relative if len(relative) < len(str(path)) else str(path)
+
+
+def command(name: str, file: Path, *words: str) -> str:
+    """How a person calls a command on the study in `file` from where they are: `nightlab run demo/study.yaml`."""
+    place = "" if file.resolve() == DEFAULT.resolve() else short(file)
+    option = [] if not place else [place] if name in ("check", "run") else ["--study", place]
+    return " ".join(["nightlab", name, *words, *option])

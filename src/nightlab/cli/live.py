@@ -2,127 +2,130 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
 
-import humanize
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.live import Live
-from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
 from nightlab.agents.context import Lab
-from nightlab.agents.documents import format_effect
-from nightlab.cli.common import console, short
-from nightlab.knowledge.records import StudyStatus, utc_now
+from nightlab.cli.common import command, console, short
+from nightlab.cli.panel import answer_command, event_line, render
+from nightlab.knowledge.ledger import Ledger
+from nightlab.knowledge.records import JobState, Question, StudyStatus, utc_now
 from nightlab.night import Outcome, run_night
+from nightlab.report.load import load_report
+from nightlab.report.model import StudyReport
+from nightlab.report.numbers import count
 from nightlab.status import Snapshot, snapshot_of
 
-if TYPE_CHECKING:
-    from nightlab.graph.opening import Place
+__all__ = ["run_with_display"]
 
-__all__ = ["render", "run_with_display"]
-
-
-def render(snapshot: Snapshot, *, alive: bool) -> RenderableType:
-    """The panel of `run` and `status`."""
-    facts = Table.grid(padding=(0, 2))
-    state = snapshot.status.value if alive or snapshot.status is not StudyStatus.RUNNING else "interrupted"
-    facts.add_row("state", f"{state}, {snapshot.phase}")
-    facts.add_row("experiments", _counts(snapshot))
-    facts.add_row("baseline", _baseline(snapshot))
-    facts.add_row("best so far", _best(snapshot))
-    facts.add_row("budget", _budget(snapshot))
-    for slot in snapshot.slots:
-        facts.add_row(f"slot {slot.slot}", _slot(slot.number, slot.variable, slot.seed, slot.seconds))
-    for question in snapshot.questions:
-        facts.add_row("question", f"{question.text} nightlab answer {question.id} {'|'.join(question.options)}")
-    return Group(
-        Panel(facts, title=f"nightlab · {snapshot.study}", title_align="left"), Text(snapshot.last_event[:160])
-    )
+INTERRUPTED = 130
 
 
-def _counts(snapshot: Snapshot) -> str:
-    verdicts = ", ".join(f"{n} {kind}" for kind, n in sorted(snapshot.verdicts.items()))
-    return f"{snapshot.experiments}" + (f" ({verdicts})" if verdicts else "")
+class _Lines:
+    """Follows a lab where there is no terminal: one line an event."""
 
-
-def _baseline(snapshot: Snapshot) -> str:
-    if snapshot.baseline is None:
-        return "not measured yet"
-    return f"{snapshot.metric} {snapshot.baseline:.5g} {snapshot.unit} ({snapshot.baseline_runs} runs)"
-
-
-def _best(snapshot: Snapshot) -> str:
-    best = snapshot.best
-    if best is None:
-        return "–"
-    text = f"{best.number:02d} {best.variable}: {best.value:.5g} {snapshot.unit}"
-    if best.effect:
-        text += f", {format_effect(best.effect)}"
-    return f"{text}, {best.label}"
-
-
-def _budget(snapshot: Snapshot) -> str:
-    of = f" of {snapshot.runs_budget}" if snapshot.runs_budget else ""
-    text = f"{snapshot.runs_ended}{of} runs"
-    if snapshot.runs_failed:
-        text += f", {snapshot.runs_failed} failed"
-    if snapshot.started_at:
-        until = snapshot.finished_at or utc_now()
-        text += f", {humanize.precisedelta(round((until - snapshot.started_at).total_seconds()))}"
-    if snapshot.expected_end and snapshot.finished_at is None:
-        text += f", expected end {_clock(snapshot.expected_end)} at the latest"
-    return text
-
-
-def _clock(moment: datetime) -> str:
-    return moment.astimezone().strftime("%H:%M:%S")
-
-
-def _slot(number: int | None, variable: str, seed: int | None, seconds: float | None) -> str:
-    if number is None:
-        return "free"
-    return f"{number:02d} {variable}, seed {seed}, {seconds or 0:.0f} s"
-
-
-class _Display:
-    """Follows a lab: redraws the panel, or prints the events that are new."""
-
-    def __init__(self, live: Live | None) -> None:
-        self.live = live
+    def __init__(self) -> None:
+        self.attached = False
         self.seen = 0
 
     def attach(self, lab: Lab) -> None:
-        if self.live is None:
-            events = lab.ledger.events()
-            self.seen = events[-1].id if events else 0
+        events = lab.ledger.events()
+        self.seen = events[-1].id if events else 0
+        self.attached = True
+        lab.on_change = lambda: self.update(lab)
+
+    def update(self, lab: Lab) -> None:
+        for event in lab.ledger.events(after=self.seen):
+            _say(event_line(event))
+            self.seen = event.id
+
+    def stopping(self) -> None:
+        # Called from a signal handler: nothing buffered may be touched.
+        os.write(2, b"Stopping at the next step; running jobs go on. Ctrl-C again ends the lab at once.\n")
+
+
+class _Panel:
+    """Follows a lab on a terminal: a panel redrawn at each change, and every second for the times in it."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.attached = False
+        self.snapshot: Snapshot | None = None
+        self.is_stopping = False
+        self.live: Live | None = None
+
+    def attach(self, lab: Lab) -> None:
+        self.attached = True
         lab.on_change = lambda: self.update(lab)
         self.update(lab)
 
     def update(self, lab: Lab) -> None:
-        if self.live is not None:
-            self.live.update(render(snapshot_of(lab.ledger, lab.study, lab.now()), alive=True), refresh=True)
-            return
-        for event in lab.ledger.events(after=self.seen):
-            number = f" {event.number:02d}" if event.number is not None else ""
-            sys.stdout.write(f"{_clock(event.time)}  {event.kind}{number}: {event.text}\n")
-            self.seen = event.id
-        sys.stdout.flush()
+        self.snapshot = snapshot_of(lab.ledger, lab.study, lab.now())
+        if self.live:
+            self.live.refresh()
+
+    def stopping(self) -> None:
+        self.is_stopping = True
+
+    def draw(self) -> RenderableType:
+        if self.snapshot is None:
+            return Text()
+        alive = self.snapshot.status is StudyStatus.RUNNING
+        return render(self.snapshot, utc_now(), self.file, alive=alive, stopping=self.is_stopping and alive)
 
 
 def run_with_display(file: Path, *, allow_dirty: bool = False) -> int:
-    """Run the night of `file` and show it; returns the exit status: 0 finished, stopped or waiting, 1 no baseline."""
+    """Run the night of `file` and show it; returns the exit status.
+
+    0: finished, stopped or waiting for an answer; 1: the baseline gave no value; 130: interrupted.
+    """
     out = console()
-    if not out.is_terminal:
-        outcome = run_night(file, allow_dirty=allow_dirty, say=_say, watch=_Display(None).attach)
-        return _closing(outcome)
-    with Live(Text("opening the study …"), console=out, auto_refresh=False) as live:
-        outcome = run_night(file, allow_dirty=allow_dirty, say=out.print, watch=_Display(live).attach)
-    return _closing(outcome)
+    display = _Panel(file) if out.is_terminal else _Lines()
+    try:
+        with _hang_up_survived():
+            if isinstance(display, _Lines):
+                outcome = run_night(
+                    file, allow_dirty=allow_dirty, say=_say, watch=display.attach, on_stop=display.stopping
+                )
+            else:
+                with Live(console=out, get_renderable=display.draw, refresh_per_second=1) as display.live:
+                    outcome = run_night(
+                        file, allow_dirty=allow_dirty, say=out.print, watch=display.attach, on_stop=display.stopping
+                    )
+    except KeyboardInterrupt:
+        sys.stderr.write(f"\n{_interrupted(file, begun=display.attached)}\n")
+        return INTERRUPTED
+    return _closing(outcome, file)
+
+
+@contextmanager
+def _hang_up_survived() -> Iterator[None]:
+    """A terminal that is closed ends the display, not the night."""
+    # Asked now: a terminal that is gone no longer says that it is one.
+    shown_on = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+
+    def go_on(_number: int, _frame: FrameType | None) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for descriptor in shown_on:
+            os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+
+    before = signal.getsignal(signal.SIGHUP)
+    if before is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, go_on)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def _say(line: str) -> None:
@@ -130,36 +133,58 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-def _closing(outcome: Outcome) -> int:
-    """The last lines: what was won, and where everything lies."""
-    from nightlab.knowledge.ledger import Ledger
-    from nightlab.report.write import load_report
+def _interrupted(file: Path, *, begun: bool) -> str:
+    if not begun:
+        return "Interrupted before the study began; nothing is left behind."
+    return f"Interrupted. Running jobs go on by themselves; `{command('run', file)}` takes them over."
 
+
+def _closing(outcome: Outcome, file: Path) -> int:
+    """The last lines: how it ended, what was won, where everything lies."""
     paths = outcome.place.paths
     with Ledger.open(paths.ledger) as ledger:
-        row = ledger.study_row()
-        report = load_report(ledger, row.study, paths)
+        report = load_report(ledger, ledger.study_row().study, paths)
         questions = ledger.questions(open_only=True)
-    _say("")
+        running = len(ledger.jobs(states=(JobState.RUNNING,)))
+    out = console()
+    out.print()
     if outcome.already_finished:
-        _say(f"The study {row.name} is finished already; nothing was started. More budget in the study file goes on.")
+        out.print("This study is finished already; nothing was started. A larger budget in its file goes on with it.")
     elif outcome.status is StudyStatus.STOPPED:
-        _say("Stopped. Jobs still running go on by themselves; `nightlab run` takes them over.")
+        out.print(f"Stopped; {_go_on(running)}.")
     for question in questions:
-        _say(f"{question.text} Answer with: nightlab answer {question.id} {'|'.join(question.options)}")
-    _say(report.headline)
-    _say(f"report   {short(paths.final_report_html)}")
-    _say(f"table    {short(paths.results_csv)}")
-    _say(f"winner   {_winner(outcome.place)}")
-    return 1 if outcome.status is StudyStatus.FINISHED and report.baseline_failed else 0
+        out.print(question.text)
+    out.print(report.headline)
+    for name, text in [*_places(outcome, report), *_next_commands(outcome, questions, running, file)]:
+        # Never broken: to be copied as a whole.
+        out.print(f"{name:8} {text}", soft_wrap=True)
+    return 1 if outcome.status is StudyStatus.FINISHED and report.noise is None else 0
 
 
-def _winner(place: Place) -> str:
-    from nightlab.knowledge.ledger import Ledger
+def _go_on(running: int) -> str:
+    if not running:
+        return "no job is running"
+    return f"{count(running, 'running job')} {'goes' if running == 1 else 'go'} on without the lab"
 
-    with Ledger.open(place.paths.ledger) as ledger:
-        row = ledger.study_row()
-        best = snapshot_of(ledger, row.study, utc_now()).best
-    if best is None or not best.confirmed:
-        return "none confirmed"
-    return f"{best.branch} (take it: git merge {best.branch})"
+
+def _places(outcome: Outcome, report: StudyReport) -> Iterator[tuple[str, str]]:
+    paths = outcome.place.paths
+    yield "report", short(paths.final_report_html)
+    yield "table", short(paths.results_csv)
+    if report.winner is None:
+        yield "winner", "none confirmed"
+        return
+    yield "winner", report.winner.branch
+    here = paths.root == Path.cwd().resolve()
+    yield "take it", f"git {'' if here else f'-C {short(paths.root)} '}merge {report.winner.branch}"
+
+
+def _next_commands(
+    outcome: Outcome, questions: Sequence[Question], running: int, file: Path
+) -> Iterator[tuple[str, str]]:
+    for question in questions:
+        yield "answer", answer_command(question, file)
+    if outcome.status is not StudyStatus.FINISHED:
+        yield "go on", command("run", file) + (" (after the answer)" if questions else "")
+        if running:
+            yield "end jobs", command("stop", file, "--kill-jobs")

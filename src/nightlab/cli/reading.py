@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nightlab.cli.common import JsonOption, StudyOption, console, opened, print_json, short
+from nightlab.cli.common import (
+    DEFAULT,
+    JsonOption,
+    StudyOption,
+    command,
+    console,
+    experiment_of,
+    opened,
+    print_json,
+    short,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from nightlab.configs.study import Study
+    from nightlab.graph.opening import Place
+    from nightlab.knowledge.ledger import Ledger
+    from nightlab.report.model import StudyReport
+    from nightlab.status import Snapshot
 
 __all__ = ["register"]
 
-DEFAULT = Path("study.yaml")
+RESULT_COLUMNS = (
+    ("value", "runs", "change", "interval", "verdict"),
+    ("value", "change", "interval", "verdict"),
+    ("value", "change", "verdict"),
+)
+"""What the table shows besides number and variable: as much as fits without a broken row."""
+
 Number = Annotated[int, typer.Argument(help="Number of the experiment.", metavar="NN")]
 
 
@@ -20,55 +47,98 @@ def status(
     json: JsonOption = False,
     watch: Annotated[bool, typer.Option("--watch", help="Stay and follow until the lab ends.")] = False,
 ) -> None:
-    """Where the study stands: phase, slots, best so far, budget, expected end."""
-    import time
-
-    from nightlab.cli.live import render
+    """Where the study stands now."""
+    from nightlab.cli.panel import render
     from nightlab.graph.process import running_lab
     from nightlab.knowledge.records import utc_now
-    from nightlab.status import snapshot_of
 
     with opened(study) as (ledger, declared, place):
-        snapshot = snapshot_of(ledger, declared, utc_now())
+        lab = running_lab(place.paths)
+        snapshot = _snapshot(ledger, declared, place)
         if json:
-            lab = running_lab(place.paths)
             print_json({**snapshot.model_dump(mode="json"), "lab_pid": lab.pid if lab else None})
-            return
-        if not watch:
-            console().print(render(snapshot, alive=running_lab(place.paths) is not None))
-            return
-        from rich.live import Live
+        elif watch and lab:
+            _follow(study, place, lambda: _snapshot(ledger, declared, place))
+        else:
+            console().print(render(snapshot, utc_now(), study, alive=lab is not None))
 
-        with Live(render(snapshot, alive=True), console=console(), auto_refresh=False) as live:
+
+def _snapshot(ledger: Ledger, declared: Study, place: Place) -> Snapshot:
+    from nightlab.graph.process import running_lab
+    from nightlab.knowledge.records import JobState, utc_now
+    from nightlab.status import snapshot_of
+    from nightlab.tools.backends.local import LocalBackend
+
+    if running_lab(place.paths) is not None:
+        return snapshot_of(ledger, declared, utc_now())
+    # Nobody keeps the ledger up to date: the jobs themselves say whether they still run.
+    jobs = {job.key: Path(job.directory) for job in ledger.jobs(states=(JobState.INTENDED, JobState.RUNNING))}
+    states = LocalBackend(declared.backend).poll(jobs)
+    running = {key for key, now in states.items() if now.state is JobState.RUNNING}
+    return snapshot_of(ledger, declared, utc_now(), running=running)
+
+
+def _follow(study: Path, place: Place, read: Callable[[], Snapshot]) -> None:
+    import time
+
+    from rich.live import Live
+
+    from nightlab.cli.panel import render
+    from nightlab.graph.process import running_lab
+    from nightlab.knowledge.records import utc_now
+
+    with Live(console=console(), auto_refresh=False) as live:
+        try:
             while running_lab(place.paths) is not None:
-                live.update(render(snapshot_of(ledger, declared, utc_now()), alive=True), refresh=True)
+                live.update(render(read(), utc_now(), study, alive=True), refresh=True)
                 time.sleep(1)
-            live.update(render(snapshot_of(ledger, declared, utc_now()), alive=False), refresh=True)
+        except KeyboardInterrupt:
+            return
+        live.update(render(read(), utc_now(), study, alive=False), refresh=True)
 
 
 def results(study: StudyOption = DEFAULT, json: JsonOption = False) -> None:
-    """Every experiment with its value, effect and verdict."""
-    from rich.table import Table
-
-    from nightlab.report.write import load_report
+    """Every experiment: value, effect, verdict."""
+    from nightlab.report.load import load_report
 
     with opened(study) as (ledger, declared, place):
         report = load_report(ledger, declared, place.paths)
     if json:
         print_json([row.as_dict() for row in report.rows])
         return
-    table = Table("NN", "variable", report.metric.name, "runs", "change", "interval", "verdict", box=None)
+    out = console()
+    for columns in RESULT_COLUMNS:
+        table = _result_table(report, columns)
+        if out.measure(table).maximum <= out.width:
+            break
+    out.print(table)
+    out.print(report.headline)
+
+
+def _result_table(report: StudyReport, columns: tuple[str, ...]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("NN", no_wrap=True, min_width=2)
+    table.add_column("variable", overflow="fold", min_width=10)
+    for name in columns:
+        table.add_column(report.metric.name if name == "value" else name, overflow="fold")
     for row in report.rows:
-        cells = row.variable, row.value, str(row.runs), row.effect, row.interval, row.verdict
-        table.add_row(f"{row.number:02d}", *cells)
-    console().print(table)
-    typer.echo(report.headline)
+        cells = {
+            "value": row.value,
+            "runs": str(row.runs),
+            "change": row.effect,
+            "interval": row.interval,
+            "verdict": row.verdict,
+        }
+        table.add_row(f"{row.number:02d}", row.variable, *(cells[name] for name in columns))
+    return table
 
 
 def show(number: Number, study: StudyOption = DEFAULT, json: JsonOption = False) -> None:
-    """One experiment: what was changed and why, its runs, its verdict."""
+    """One experiment: change, reason, runs, verdict."""
     with opened(study) as (ledger, declared, place):
-        experiment = ledger.experiment(number)
+        experiment = experiment_of(ledger, number, study)
         runs = ledger.runs(number)
         verdict = ledger.verdicts().get(number)
         observations = {o.key: o for o in ledger.observations()}
@@ -99,45 +169,72 @@ def show(number: Number, study: StudyOption = DEFAULT, json: JsonOption = False)
 def logs(
     number: Number,
     study: StudyOption = DEFAULT,
-    seed: Annotated[int | None, typer.Option(help="Only the run with this seed.")] = None,
-    lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the last lines of each log.")] = 40,
+    seed: Annotated[int | None, typer.Option(help="Only the run with this seed.", metavar="SEED")] = None,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=1, help="How many of the last lines of each log.", metavar="N")
+    ] = 40,
 ) -> None:
     """The end of an experiment's logs."""
-    from collections import deque
-
     from nightlab.configs.paths import JobPaths
+    from nightlab.errors import ConfigError, Fault
 
     with opened(study) as (ledger, _, _place):
-        ledger.experiment(number)
-        for job in ledger.jobs(number):
-            if seed is not None and ledger.run(job.key).seed != seed:
-                continue
-            paths = JobPaths(Path(job.directory))
-            for log in (paths.stdout, paths.stderr):
-                if not log.exists() or not log.stat().st_size:
-                    continue
-                typer.echo(f"==> {short(log)} <==")
-                with log.open(encoding="utf-8", errors="replace") as text:
-                    for line in deque(text, maxlen=lines):
-                        typer.echo(line.rstrip("\n"))
+        experiment_of(ledger, number, study)
+        jobs = {job.key: JobPaths(Path(job.directory)) for job in ledger.jobs(number)}
+        seeds = {run.key: run.seed for run in ledger.runs(number) if run.key in jobs}
+    if not jobs:
+        typer.echo(f"No run of experiment {number:02d} has started yet; `{command('status', study)}` shows what runs.")
+        return
+    if seed is not None and seed not in seeds.values():
+        ran = ", ".join(map(str, dict.fromkeys(seeds.values())))
+        raise ConfigError(Fault(f"experiment {number:02d} has no run with seed {seed}", mend=f"it ran with {ran}"))
+    for key, paths in jobs.items():
+        if seed is None or seeds[key] == seed:
+            _tail(paths.stdout, lines)
+            _tail(paths.stderr, lines)
 
 
-def diff(number: Number, study: StudyOption = DEFAULT) -> None:
-    """What an experiment's branch changes, against the study's base commit."""
-    from nightlab.errors import GitError
+def _tail(log: Path, lines: int) -> None:
+    if not log.exists() or not log.stat().st_size:
+        return
+    typer.echo(f"==> {short(log)} <==")
+    with log.open(encoding="utf-8", errors="replace") as text:
+        for line in deque(text, maxlen=lines):
+            typer.echo(line.rstrip("\n"))
+
+
+def diff(
+    number: Number,
+    study: StudyOption = DEFAULT,
+    everything: Annotated[bool, typer.Option("--all", help="The lab's own files on the branch, too.")] = False,
+) -> None:
+    """What an experiment changes, against the base commit."""
+    from nightlab.errors import ConfigError, Fault
+    from nightlab.report.numbers import level
     from nightlab.worktrees.git import Git
 
-    with opened(study) as (ledger, _, place):
-        experiment = ledger.experiment(number)
-        if experiment.commit is None:
-            raise GitError(
-                f"experiment {number:02d} has no commit yet: it is {experiment.state} (wait for it to be prepared)"
-            )
-        typer.echo(Git(place.root).diff_text(experiment.base_commit, experiment.commit), nl=False)
+    with opened(study) as (ledger, declared, place):
+        experiment = experiment_of(ledger, number, study)
+    if experiment.commit is None:
+        message = f"experiment {number:02d} has no commit yet: it is {experiment.state}"
+        raise ConfigError(Fault(message, mend="wait for it to be prepared"))
+    own = () if everything else _own_files()
+    text = Git(place.root).diff_text(experiment.base_commit, experiment.commit, leave_out=own)
+    typer.echo(text, nl=False)
+    if not text:
+        values = [f"{name} {level(declared.parameters[name])} → {level(v)}" for name, v in experiment.changed.items()]
+        what = f"only what its command is given: {', '.join(values)}" if values else "nothing: it is the baseline"
+        typer.echo(f"Experiment {number:02d} changes {what}.", err=True)
+
+
+def _own_files() -> tuple[str, ...]:
+    from nightlab.agents.cards import CARD, CONFIGURATION, EXPERIMENT
+
+    return EXPERIMENT, CONFIGURATION, CARD
 
 
 def report(study: StudyOption = DEFAULT) -> None:
-    """Write the report and the table anew from the ledger, at any time of the night, and name them."""
+    """Write report and table anew, and name them."""
     from nightlab.report.write import write_files
 
     with opened(study) as (ledger, declared, place):
@@ -146,5 +243,5 @@ def report(study: StudyOption = DEFAULT) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    for command in (status, results, show, logs, diff, report):
-        app.command()(command)
+    for function in (status, results, show, logs, diff, report):
+        app.command()(function)

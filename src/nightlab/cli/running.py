@@ -1,4 +1,4 @@
-"""Commands that start, stop and clean: init, check, run, demo, stop, answer, gc."""
+"""Commands that start: init, check, run, demo."""
 
 from __future__ import annotations
 
@@ -7,34 +7,39 @@ from typing import Annotated
 
 import typer
 
-from nightlab.cli.common import JsonOption, StudyOption, opened, print_json, short
+from nightlab.cli.common import DEFAULT, command, short
 
 __all__ = ["register"]
 
-DEFAULT = Path("study.yaml")
-FileArgument = Annotated[Path, typer.Argument(help="The study file.", metavar="[FILE]", show_default=True)]
+FileArgument = Annotated[Path, typer.Argument(help="The study file.", metavar="FILE", show_default=True)]
 SnapshotOption = Annotated[
-    bool, typer.Option("--snapshot", help="Start from the working tree as it is: its changes become the base commit.")
+    bool, typer.Option("--snapshot", help="Start from the working tree as it is; its changes become a commit.")
 ]
 
 
 def init(
     file: FileArgument = DEFAULT,
-    name: Annotated[str, typer.Option(help="Name of the study (default: the folder's).")] = "",
-    command: Annotated[str, typer.Option(help="The training command.")] = "",
+    name: Annotated[str, typer.Option(help="Name of the study (default: the folder's).", metavar="NAME")] = "",
+    training: Annotated[str, typer.Option("--command", help="The training command.", metavar="COMMAND")] = "",
+    template: Annotated[
+        str, typer.Option(help="script (flags or a settings file) or karpathy (constants).", metavar="KIND")
+    ] = "script",
 ) -> None:
-    """Write a commented study file."""
+    """Write a commented study file to start from."""
     from nightlab.configs.init import write_template
     from nightlab.worktrees.names import slug
 
-    written = write_template(
-        file, name=name or slug(file.resolve().parent.name)[:40].strip("-"), command=command or None
-    )
-    typer.echo(f"Wrote {short(written)}. Edit it, then: nightlab check {short(written)}")
+    folder = (file if file.is_dir() else file.parent).resolve()
+    study = name or slug(folder.name)[:40].strip("-")
+    written = write_template(file, kind=template, name=study, command=training or None)
+    typer.echo(f"Wrote {short(written)}. Edit the lines marked CHANGE, then: {command('check', written)}")
 
 
 def check(file: FileArgument = DEFAULT, snapshot: SnapshotOption = False) -> None:
-    """Look for everything that would ruin the night, the dry run included."""
+    """Look for all that would ruin the night.
+
+    Reads the study file, the repository and the budget, and starts the training command once (dry run).
+    """
     from nightlab.configs.loading import load_study
     from nightlab.graph.opening import locate
     from nightlab.night import check as preflight
@@ -44,11 +49,15 @@ def check(file: FileArgument = DEFAULT, snapshot: SnapshotOption = False) -> Non
     for warning in loaded.warnings:
         typer.echo(f"note: {warning}", err=True)
     preflight(loaded, place, allow_dirty=snapshot, say=typer.echo)
-    typer.echo(f"{short(file)} is ready: nightlab run {short(file)}")
+    typer.echo(f"{short(file)} is ready: {command('run', file)}{' --snapshot' if snapshot else ''}")
 
 
 def run(file: FileArgument = DEFAULT, snapshot: SnapshotOption = False) -> None:
-    """Run the study to its end, or go on with it after a stop, a crash or an answer."""
+    """Run the study to its end, or go on with it.
+
+    Ctrl-C stops it cleanly; the same command takes it up again, after a crash or an answer as well. A terminal that is
+    closed does not end it.
+    """
     from nightlab.cli.live import run_with_display
 
     raise typer.Exit(run_with_display(file, allow_dirty=snapshot))
@@ -56,10 +65,14 @@ def run(file: FileArgument = DEFAULT, snapshot: SnapshotOption = False) -> None:
 
 def demo(
     directory: Annotated[
-        Path, typer.Option("--dir", help="Where to make the demo's repository; never overwritten.", show_default=True)
+        Path,
+        typer.Option("--dir", help="Where to make its repository; nothing is overwritten.", metavar="DIR"),
     ] = Path("nightlab-demo"),
 ) -> None:
-    """Make a small training repository and run its whole study there: no key, no network, a few minutes."""
+    """Make a small repository and run its study.
+
+    A byte-level language model on the text of Python's own documentation: no key, no network, a few minutes.
+    """
     from nightlab.cli.live import run_with_display
     from nightlab.demo import make_demo
 
@@ -67,64 +80,6 @@ def demo(
     raise typer.Exit(run_with_display(file))
 
 
-def stop(
-    study: StudyOption = DEFAULT,
-    kill_jobs: Annotated[bool, typer.Option("--kill-jobs", help="End the running jobs as well.")] = False,
-) -> None:
-    """Ask the lab that runs the study to stop; its jobs go on and are adopted by the next `nightlab run`."""
-    import time
-
-    from nightlab.graph.process import running_lab
-    from nightlab.knowledge.records import JobState
-    from nightlab.tools.backends.local import LocalBackend
-
-    with opened(study) as (ledger, declared, place):
-        lab = running_lab(place.paths)
-        if lab is None:
-            typer.echo("No lab is running this study.")
-        else:
-            lab.terminate()
-            typer.echo(f"Asked the lab (process {lab.pid}) to stop …")
-            while running_lab(place.paths) is not None:
-                time.sleep(0.1)
-            typer.echo("It has stopped.")
-        jobs = {job.key: Path(job.directory) for job in ledger.jobs(states=(JobState.RUNNING,))}
-        if kill_jobs:
-            ended = list(LocalBackend(declared.backend).cancel(jobs))
-            typer.echo(f"Ended {len(ended)} job{'s' * (len(ended) != 1)}.")
-        elif jobs:
-            typer.echo(f"{len(jobs)} job{'s go' if len(jobs) > 1 else ' goes'} on; `nightlab run` takes them over.")
-
-
-def answer(
-    question: Annotated[str, typer.Argument(help="Id of the question.", metavar="ID")],
-    choice: Annotated[str, typer.Argument(help="One of its options.", metavar="OPTION")],
-    study: StudyOption = DEFAULT,
-) -> None:
-    """Answer a question of the lab; `nightlab run` then goes on."""
-    from nightlab.graph.driver import person
-
-    with opened(study) as (ledger, _, _place):
-        answered = ledger.answer(question, choice, by=person())
-        typer.echo(f"{answered.id}: {answered.answer}. Go on with `nightlab run`.")
-
-
-def gc(study: StudyOption = DEFAULT, json: JsonOption = False) -> None:
-    """Remove worktrees that no running experiment needs, and heal what a killed lab left; branches stay."""
-    from nightlab.graph.process import hold_study
-    from nightlab.worktrees.trees import Worktrees
-
-    with opened(study) as (_, _declared, place), hold_study(place.paths):
-        trees = Worktrees(place.paths)
-        trees.heal()
-        left = [str(path) for path in trees.leftovers()]
-        trees.remove_all()
-    if json:
-        print_json({"removed": left})
-    else:
-        typer.echo(f"Removed {len(left)} worktree{'s' * (len(left) != 1)}. Branches and results stay.")
-
-
 def register(app: typer.Typer) -> None:
-    for command in (init, check, run, demo, stop, answer, gc):
-        app.command()(command)
+    for function in (init, check, run, demo):
+        app.command()(function)

@@ -66,7 +66,8 @@ def headline_of(
         return Headline("running" if status == "running" else "none", state, "Nothing has been run yet", "")
     if not any(row.points for row in rows):
         causes = listing(f"{group.runs} × {group.cause}" for group in failures)
-        return Headline("none", state, "No run was measured", f"Every run so far failed: {causes}." if causes else "")
+        cut = "The time ran out before the first run had ended." if status == "finished" else ""
+        return Headline("none", state, "No run was measured", f"Every run so far failed: {causes}." if causes else cut)
     if not tried:
         detail = f"Only the baseline has been measured: {metric.name} {_noise_words(wording)}."
         return Headline(

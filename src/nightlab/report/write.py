@@ -2,67 +2,27 @@
 
 from __future__ import annotations
 
-import platform
 from pathlib import Path
-from typing import Literal
 
-import nightlab
 from nightlab.agents.context import Lab
-from nightlab.agents.history import history_of
 from nightlab.configs.paths import StudyPaths
 from nightlab.configs.study import Study
-from nightlab.graph.process import running_lab
 from nightlab.knowledge.ledger import Ledger
-from nightlab.knowledge.records import StudyRow, StudyStatus
-from nightlab.report.build import build_report
 from nightlab.report.csv import write_csv
 from nightlab.report.html import write_html
+from nightlab.report.load import load_report
 from nightlab.report.markdown import write_markdown
-from nightlab.report.model import StudyReport
-from nightlab.search.attribution import factor_effects
-from nightlab.search.orthogonal import main_effects
+from nightlab.tools.disk import require_space
 
-__all__ = ["load_report", "write_files", "write_reports"]
+__all__ = ["write_files", "write_reports"]
 
-
-def load_report(ledger: Ledger, study: Study, paths: StudyPaths) -> StudyReport:
-    """Everything the report shows, as the ledger stands now."""
-    row = ledger.study_row()
-    history = history_of(ledger)
-    return build_report(
-        study,
-        ledger.experiments(),
-        ledger.runs(),
-        ledger.jobs(),
-        {observation.key: observation for observation in ledger.observations()},
-        ledger.verdicts(),
-        factor_effects=factor_effects(study, history),
-        main_effects=main_effects(study, history),
-        events=[event.text for event in ledger.events()],
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        status=_status(row, running=running_lab(paths) is not None),
-        stop_reason=_stop_reason(ledger, row.status),
-        versions={"nightlab": nightlab.__version__, "python": platform.python_version()},
-    )
-
-
-def _stop_reason(ledger: Ledger, status: StudyStatus) -> str:
-    """Why a study that is not over stands still."""
-    if status is StudyStatus.WAITING:
-        return "it waits for an answer to: " + "; ".join(q.text for q in ledger.questions(open_only=True))
-    return "a person stopped it" if status is StudyStatus.STOPPED else ""
-
-
-def _status(row: StudyRow, *, running: bool) -> Literal["running", "finished", "stopped"]:
-    # The supervisor writes the last report before its process has said that it is done.
-    if row.finished_at is not None:
-        return "finished"
-    return "running" if running and row.status is StudyStatus.RUNNING else "stopped"
+REPORT_BYTES = 8 * 1024 * 1024
+"""What table and report need beside the old ones while they are replaced."""
 
 
 def write_files(ledger: Ledger, study: Study, paths: StudyPaths) -> list[Path]:
-    """Write table and report, each replaced as a whole; returns what was written."""
+    """Write table and report, each replaced as a whole; returns what was written. Raises DiskError without room."""
+    require_space(paths.folder, REPORT_BYTES)
     report = load_report(ledger, study, paths)
     write_csv(report, paths.results_csv)
     write_markdown(report, paths.final_report_md)

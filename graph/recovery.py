@@ -1,0 +1,339 @@
+"""A lost ledger, rebuilt: experiments and verdicts from the branches, what had no card yet from the job folders.
+
+What was planned but never started is left out: planning again gives the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nightlab.agents.cards import Entry
+from nightlab.agents.recovery import (
+    ENDED,
+    Branch,
+    Submission,
+    ended_on_card,
+    read_branches,
+    read_study,
+    read_submissions,
+)
+from nightlab.agents.review import STATE_OF
+from nightlab.configs.files import set_aside
+from nightlab.configs.paths import StudyPaths
+from nightlab.configs.study import BackendSettings, Study
+from nightlab.errors import BackendError, ConfigError, Fault, LedgerError
+from nightlab.graph.budget import deadline_of
+from nightlab.graph.opening import Place
+from nightlab.graph.process import hold_study
+from nightlab.graph.state import GRAPH_VERSION
+from nightlab.knowledge.database import damaged
+from nightlab.knowledge.ledger import Ledger
+from nightlab.knowledge.records import (
+    Event,
+    Experiment,
+    ExperimentState,
+    Job,
+    JobState,
+    Run,
+    RunState,
+    Spend,
+    StudyRow,
+    StudyStatus,
+    configuration_key,
+    utc_now,
+)
+from nightlab.knowledge.restoring import Records, Remains, restore, salvage
+from nightlab.tools.backends.base import Backend
+from nightlab.tools.backends.local import LocalBackend
+from nightlab.worktrees.git import Git
+from nightlab.worktrees.names import BRANCH_PREFIX
+
+__all__ = ["Recovery", "recover", "refuse_gaps"]
+
+
+@dataclass
+class Recovery:
+    """What a recovery has restored, and what it could not."""
+
+    kept: Path | None
+    """The damaged ledger's copy; None where nothing was left of it."""
+    experiments: int = 0
+    ended: int = 0
+    """Runs with their end, from result cards."""
+    started: int = 0
+    """Runs from job folders, to be read again or still running."""
+    verdicts: int = 0
+    questions: int = 0
+    not_restored: list[str] = field(default_factory=list)
+
+
+def recover(place: Place, study: Study) -> Recovery | None:
+    """Rebuild the study's ledger where it is damaged, lost or incomplete; None where it is whole.
+
+    Raises StudyBusyError while a lab runs the study, ConfigError where nothing of it is found, LedgerError for a
+    ledger that another version wrote.
+    """
+    with hold_study(place.paths):
+        if _is_whole(place.paths):
+            return None
+        return _Rebuilding(place, study).run()
+
+
+def refuse_gaps(ledger: Ledger, paths: StudyPaths) -> None:
+    """Raise LedgerError where jobs or result cards are there that the ledger does not know: part of it was lost.
+
+    An SQLite file whose journal (`-wal`) was deleted is such a case: it looks whole, and is older than it was.
+    """
+    runs = {run.key: run for run in ledger.runs()}
+    for _, submission in read_submissions(paths):
+        if submission and submission.run.key not in runs:
+            raise damaged(paths.ledger, f"lacks {submission.run.key}, whose job was started")
+    git = Git(paths.root)
+    tips = git.branches(BRANCH_PREFIX)
+    for experiment in ledger.experiments():
+        tip = tips.get(experiment.branch)
+        if tip is None or tip in (experiment.commit, experiment.card_commit, experiment.base_commit):
+            continue
+        for key in sorted(ended_on_card(git, tip)):
+            if key not in runs or runs[key].state not in ENDED:
+                raise damaged(paths.ledger, f"lacks the end of {key}, which is on {experiment.branch}")
+
+
+def _is_whole(paths: StudyPaths) -> bool:
+    """Whether the ledger opens, can be read from end to end, and lacks nothing. LedgerError: it is another version's."""
+    try:
+        if not Ledger.exists(paths.ledger):
+            return False
+        with Ledger.open(paths.ledger) as ledger:
+            if not ledger.has_study():
+                return False
+            return _reads(ledger) and _complete(ledger, paths)
+    except LedgerError as error:
+        if error.damaged:
+            return False
+        raise
+
+
+def _reads(ledger: Ledger) -> bool:
+    try:
+        ledger.study_row()
+        for read in (ledger.experiments, ledger.runs, ledger.jobs, ledger.observations, ledger.verdicts):
+            read()
+        ledger.questions(), ledger.events(), ledger.spend_totals()
+    except LedgerError:
+        return False
+    return True
+
+
+def _complete(ledger: Ledger, paths: StudyPaths) -> bool:
+    try:
+        refuse_gaps(ledger, paths)
+    except LedgerError:
+        return False
+    return True
+
+
+@dataclass
+class _Found:
+    """One experiment with all that was found of it."""
+
+    branch: Branch
+    entries: dict[str, Entry] = field(default_factory=dict)
+    """Key → run with its end, from the result card."""
+    open: dict[str, Submission] = field(default_factory=dict)
+    """Key → run whose end no card tells."""
+
+    @property
+    def number(self) -> int:
+        return self.branch.experiment.number
+
+
+class _Rebuilding:
+    def __init__(self, place: Place, study: Study) -> None:
+        self.place = place
+        self.paths = place.paths
+        self.study = study
+        self.git = Git(place.root)
+        self.result = Recovery(kept=None)
+
+    def run(self) -> Recovery:
+        remains = self._remains()
+        found = self._found()
+        row = self._row(remains, found)
+        records = self._records(row, found, remains)
+        fresh = self.paths.recovered
+        restore(fresh, records)
+        if self.paths.ledger.exists():
+            self.result.kept = set_aside(self.paths.ledger)
+        for side in ("-wal", "-shm"):
+            self.paths.ledger.with_name(self.paths.ledger.name + side).unlink(missing_ok=True)
+        fresh.replace(self.paths.ledger)
+        shutil.rmtree(fresh.parent)
+        return self.result
+
+    def _remains(self) -> Remains:
+        """What the damaged ledger still gives, read from a copy: reading may change a database in trouble."""
+        shutil.rmtree(self.paths.recovered.parent, ignore_errors=True)
+        self.paths.recovered.parent.mkdir(parents=True)
+        copy = self.paths.recovered.with_name("damaged.sqlite")
+        for side in ("", "-wal"):
+            original = self.paths.ledger.with_name(self.paths.ledger.name + side)
+            if original.exists():
+                shutil.copyfile(original, copy.with_name(copy.name + side))
+        return salvage(copy)
+
+    def _found(self) -> list[_Found]:
+        found: dict[int, _Found] = {}
+        for name, branch in read_branches(self.git, self.paths.study):
+            if branch is None:
+                self.result.not_restored.append(f"branch {name}: its card cannot be read")
+            else:
+                self._add(found, branch)
+        for folder, submission in read_submissions(self.paths):
+            if submission is not None:
+                self._add_submission(found, submission)
+            elif folder.started.exists() or folder.result.exists():
+                self.result.not_restored.append(f"{folder.directory}: its {folder.run.name} cannot be read")
+        return [found[number] for number in sorted(found)]
+
+    def _add(self, found: dict[int, _Found], branch: Branch) -> None:
+        number = branch.experiment.number
+        if number in found:
+            other = found[number].branch.experiment.branch
+            self.result.not_restored.append(f"branch {branch.experiment.branch}: {other} has its number")
+            return
+        ended = {entry[0].key: entry for entry in branch.entries if entry[0].state in ENDED}
+        found[number] = _Found(branch, ended)
+
+    def _add_submission(self, found: dict[int, _Found], submission: Submission) -> None:
+        experiment = submission.experiment
+        here = found.setdefault(experiment.number, _Found(Branch(experiment)))
+        if configuration_key(here.branch.experiment.parameters) != configuration_key(experiment.parameters):
+            self.result.not_restored.append(f"run {submission.run.key}: its number belongs to another configuration")
+        elif submission.run.key not in here.entries:
+            here.open[submission.run.key] = submission
+
+    def _row(self, remains: Remains, found: list[_Found]) -> StudyRow:
+        """The study as it was kept last, else as the damaged ledger has it, else begun anew from the study file."""
+        row = read_study(self.paths) or remains.study
+        is_open = any(one.open for one in found)
+        if row is None and not found:
+            mend = "the study has not begun: remove the file and start it with `nightlab run`"
+            raise ConfigError(
+                Fault("damaged, and neither branches nor logs tell of its study", self.paths.ledger, mend=mend)
+            )
+        if row is None:
+            self.result.not_restored.append("the plan and the study's times: they begin anew")
+            row = self._new_row(found[0].branch.experiment)
+        finished = row.status is StudyStatus.FINISHED and not is_open
+        changes = {} if finished else {"status": StudyStatus.STOPPED, "finished_at": None}
+        return row.model_copy(update=changes)
+
+    def _new_row(self, first: Experiment) -> StudyRow:
+        return StudyRow(
+            name=self.study.study,
+            study=self.study,
+            base_commit=first.base_commit,
+            deadline=deadline_of(self.study.budget, first.created_at, utc_now()),
+            started_at=first.created_at,
+            graph_version=str(GRAPH_VERSION),
+            frozen_hashes=self.git.hash_paths(first.base_commit, self.study.frozen),
+        )
+
+    def _records(self, row: StudyRow, found: list[_Found], remains: Remains) -> Records:
+        backend = LocalBackend(row.study.backend)
+        entries: list[Entry] = []
+        for one in found:
+            entries += [self._placed(one, entry) for entry in one.entries.values()]
+            entries += [_reopened(backend, submission) for submission in one.open.values()]
+        entries.sort(key=lambda entry: (entry[0].created_at, entry[0].number, entry[0].seed))
+        states = {number: [run for run, *_ in entries if run.number == number] for number in {o.number for o in found}}
+        verdicts = [one.branch.verdict for one in found if one.branch.verdict]
+        self.result.experiments, self.result.verdicts = len(found), len(verdicts)
+        self.result.ended = sum(run.state in ENDED for run, *_ in entries)
+        self.result.started = len(entries) - self.result.ended
+        self.result.questions = len(remains.questions)
+        return Records(
+            study=row,
+            experiments=[_experiment(one, states[one.number]) for one in found],
+            runs=[run for run, *_ in entries],
+            jobs=[job for _, job, _ in entries if job],
+            observations=[observation for *_, observation in entries if observation],
+            verdicts=verdicts,
+            spend=[_spend(run, job, row.study.backend) for run, job, _ in entries],
+            questions=remains.questions,
+            events=self._events(remains, {one.number for one in found}),
+        )
+
+    def _placed(self, one: _Found, entry: Entry) -> Entry:
+        """The entry of a result card with its job's folder and tree, which the card leaves out."""
+        run, job, observation = entry
+        if job is None:
+            return entry
+        first = next(iter(one.entries)) == run.key
+        replica = None if first else f"seed-{run.seed}-attempt-{run.attempt}"
+        places = {
+            "directory": str(self.paths.job(run.number, run.seed, run.attempt).directory),
+            "worktree": str(self.paths.worktree(run.number, replica=replica)),
+        }
+        return run, job.model_copy(update=places), observation
+
+    def _events(self, remains: Remains, numbers: Iterable[int]) -> list[Event]:
+        known = set(numbers)
+        told = [
+            event if event.number in known else event.model_copy(update={"number": None}) for event in remains.events
+        ]
+        last = max((event.id for event in told), default=0)
+        text = (
+            f"the ledger was rebuilt: {self.result.experiments} experiments, {self.result.ended} ended runs, "
+            f"{self.result.started} to be read again"
+        )
+        return [*told, Event(id=last + 1, time=utc_now(), kind="recovered", number=None, text=text)]
+
+
+def _reopened(backend: Backend, submission: Submission) -> Entry:
+    """A run from its job folder: submitted where its job was started, else planned with its intent.
+
+    Its end, if it has come, is read and audited like any other.
+    """
+    run, job = submission.run, submission.job
+    try:
+        native_id = backend.find(job.key, Path(job.directory))
+    except BackendError as error:
+        lost = {"state": RunState.FAILED, "cause": "lost", "detail": str(error), "ended_at": utc_now()}
+        return run.model_copy(update=lost), job.model_copy(update={"state": JobState.LOST}), None
+    if native_id is None:
+        planned, intended = {"state": RunState.PLANNED}, {"state": JobState.INTENDED, "native_id": None}
+        return run.model_copy(update=planned), job.model_copy(update=intended), None
+    submitted, running = {"state": RunState.SUBMITTED}, {"state": JobState.RUNNING, "native_id": native_id}
+    return run.model_copy(update=submitted), job.model_copy(update=running), None
+
+
+def _experiment(one: _Found, runs: Sequence[Run]) -> Experiment:
+    return one.branch.experiment.model_copy(update={"state": _state(one.branch, runs)})
+
+
+def _state(branch: Branch, runs: Sequence[Run]) -> ExperimentState:
+    states = {run.state for run in runs}
+    if not states <= ENDED:
+        return ExperimentState.RUNNING if RunState.SUBMITTED in states else ExperimentState.PREPARED
+    if branch.verdict:
+        return STATE_OF[branch.verdict.kind]
+    if branch.experiment.card_commit:
+        return ExperimentState.REVIEWED
+    return ExperimentState.RUNNING if runs else ExperimentState.PREPARED
+
+
+def _spend(run: Run, job: Job | None, backend: BackendSettings) -> Spend:
+    never_started = run.state is RunState.CANCELLED and (job is None or job.started_at is None)
+    wall_seconds = (job.wall_seconds if job else None) or 0.0
+    return Spend(
+        key=run.key,
+        reserved_runs=0 if never_started else 1,
+        settled=run.state in ENDED,
+        wall_seconds=wall_seconds,
+        gpu_hours=len(backend.gpus) // backend.slots * wall_seconds / 3600,
+    )

@@ -1,0 +1,166 @@
+"""The panel of `run` and `status`: a snapshot as a person reads it, in 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.constrain import Constrain
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from nightlab.cli.common import command
+from nightlab.knowledge.records import Event, Question, StudyStatus, VerdictKind
+from nightlab.report.numbers import count, duration
+from nightlab.status import SlotNow, Snapshot
+
+__all__ = ["answer_command", "clock", "event_line", "render"]
+
+PHASES = {
+    "understand": "starting",
+    "baseline": "measuring the baseline",
+    "screen": "trying single changes",
+    "combine": "combining the best changes",
+    "confirm": "confirming on fresh seeds",
+    "done": "every verdict is in",
+}
+VERDICTS = {
+    VerdictKind.KEEP: "kept",
+    VerdictKind.DISCARD: "discarded",
+    VerdictKind.INCONCLUSIVE: "inconclusive",
+    VerdictKind.REJECTED: "rejected by review",
+    VerdictKind.FAILED: "failed",
+    VerdictKind.PRUNED: "pruned",
+}
+MAX_COLUMNS = 110
+MAX_SLOTS = 8
+"""Slots that get a line of their own."""
+
+
+def render(snapshot: Snapshot, now: datetime, file: Path, *, alive: bool, stopping: bool = False) -> RenderableType:
+    """The panel of the study in `file`, the last events under it while a lab is at work.
+
+    `alive`: a lab's process runs the study now.
+    """
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(no_wrap=True)
+    facts.add_column(overflow="fold")
+    for name, text in _facts(snapshot, now, file, alive=alive, stopping=stopping):
+        facts.add_row(name, text)
+    panel = Constrain(Panel(facts, title=f"nightlab · {snapshot.study}", title_align="left"), MAX_COLUMNS)
+    if not alive:
+        return panel
+    events = [Text(event_line(event), no_wrap=True, overflow="ellipsis") for event in snapshot.recent]
+    return Group(panel, *events)
+
+
+def _facts(snapshot: Snapshot, now: datetime, file: Path, *, alive: bool, stopping: bool) -> Iterator[tuple[str, str]]:
+    yield "state", _state(snapshot, file, alive=alive, stopping=stopping)
+    yield "experiments", _experiments(snapshot)
+    yield "baseline", _baseline(snapshot)
+    yield "best so far", _best(snapshot)
+    yield "budget", _budget(snapshot)
+    yield "time", _time(snapshot, now)
+    yield from _slots([slot for slot in snapshot.slots if alive or slot.number is not None], now)
+    for question in snapshot.questions:
+        yield "question", question.text
+        yield "answer", answer_command(question, file)
+
+
+def _state(snapshot: Snapshot, file: Path, *, alive: bool, stopping: bool) -> str:
+    if stopping:
+        return "stopping at the next step; running jobs go on"
+    if snapshot.status is StudyStatus.RUNNING and not alive:
+        return f"interrupted: its lab is gone; `{command('run', file)}` goes on with it"
+    if snapshot.status is StudyStatus.WAITING:
+        return "waiting for an answer"
+    return f"{snapshot.status.value}: {PHASES.get(snapshot.phase, snapshot.phase)}"
+
+
+def _experiments(snapshot: Snapshot) -> str:
+    verdicts = [f"{snapshot.verdicts[kind]} {word}" for kind, word in VERDICTS.items() if kind in snapshot.verdicts]
+    return f"{snapshot.experiments} tried" + (f": {', '.join(verdicts)}" if verdicts else "")
+
+
+def _baseline(snapshot: Snapshot) -> str:
+    if snapshot.baseline is None:
+        return "not measured yet"
+    return f"{snapshot.metric} {snapshot.baseline_text}, mean of {count(snapshot.baseline_runs, 'run')}"
+
+
+def _best(snapshot: Snapshot) -> str:
+    best = snapshot.best
+    if best is None:
+        return "nothing better than the baseline" if snapshot.verdicts else "–"
+    text = f"{best.number:02d} {best.variable}: {best.value_text}, {best.label}"
+    return f"{text}\n{best.change_text}" if best.change_text else text
+
+
+def _budget(snapshot: Snapshot) -> str:
+    parts = [_of(snapshot.runs_ended, snapshot.runs_budget, "run")]
+    if snapshot.experiments_budget:
+        parts.append(_of(snapshot.experiments, snapshot.experiments_budget, "experiment"))
+    if snapshot.runs_failed:
+        parts.append(f"{count(snapshot.runs_failed, 'run')} failed")
+    return ", ".join(parts)
+
+
+def _of(used: int, allowed: int | None, noun: str) -> str:
+    return f"{used} of {count(allowed, noun)}" if allowed else count(used, noun)
+
+
+def _time(snapshot: Snapshot, now: datetime) -> str:
+    if snapshot.started_at is None:
+        return "not started"
+    until = snapshot.finished_at or now
+    parts = [_elapsed(until - snapshot.started_at)]
+    if snapshot.finished_at:
+        return f"{parts[0]}, ended {clock(snapshot.finished_at, now)}"
+    if snapshot.status is not StudyStatus.RUNNING:
+        parts = [f"{parts[0]} since the first start"]
+    elif snapshot.expected_end:
+        parts.append(f"expected end {clock(snapshot.expected_end, now)}")
+    if snapshot.deadline:
+        parts.append(f"deadline {clock(snapshot.deadline, now)}")
+    return ", ".join(parts)
+
+
+def _slots(slots: list[SlotNow], now: datetime) -> Iterator[tuple[str, str]]:
+    shown = slots if len(slots) <= MAX_SLOTS else slots[: MAX_SLOTS - 1]
+    for slot in shown:
+        yield f"slot {slot.slot}", _slot(slot, now)
+    if rest := slots[len(shown) :]:
+        busy = sum(slot.number is not None for slot in rest)
+        yield f"slots {rest[0].slot}–{rest[-1].slot}", f"{busy} of {len(rest)} busy"
+
+
+def _slot(slot: SlotNow, now: datetime) -> str:
+    if slot.number is None:
+        return "free"
+    text = f"{slot.number:02d} {slot.variable}, seed {slot.seed}"
+    return f"{text}, {_elapsed(now - slot.since)}" if slot.since else text
+
+
+def _elapsed(span: timedelta) -> str:
+    seconds = max(0, round(span.total_seconds()))
+    return f"{seconds} s" if seconds < 60 else duration(seconds)
+
+
+def answer_command(question: Question, file: Path) -> str:
+    """`nightlab answer plan yes|no`."""
+    return command("answer", file, question.id, "|".join(question.options))
+
+
+def event_line(event: Event) -> str:
+    """`17:06:02  05 measured: seed 0: val_loss 2.28`."""
+    number = f"{event.number:02d} " if event.number is not None else ""
+    return f"{event.time.astimezone():%H:%M:%S}  {number}{event.kind}: {event.text}"
+
+
+def clock(moment: datetime, now: datetime) -> str:
+    """`17:06`; another day's with its date."""
+    local = moment.astimezone()
+    return f"{local:%H:%M}" if local.date() == now.astimezone().date() else f"{local:%a %d %b %H:%M}"

@@ -1,0 +1,208 @@
+"""From space, catalog, symptoms and lessons to the order of what is tried."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nightlab.agents.analysis import gather_facts
+from nightlab.agents.brain import Diagnosis, Dimension
+from nightlab.agents.context import Lab
+from nightlab.agents.documents import analysis_report, improve_guide
+from nightlab.agents.factors import lessons_for, ranked, space_of
+from nightlab.configs.study import Study
+from nightlab.knowledge.catalog import load_catalog
+from nightlab.knowledge.lessons import append, make_lesson
+from nightlab.knowledge.records import Effect, Experiment, Lesson, Phase, Verdict, VerdictKind
+from nightlab.search.history import RankedFactor
+from tests.agents.lab import new_lab
+from tests.task import study_data
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    with new_lab(tmp_path_factory.mktemp("factors")) as lab:
+        return lab
+
+
+def lab_with(base: Lab, **changes: Any) -> Lab:
+    return replace(base, study=Study.model_validate(study_data(**changes)))
+
+
+BY_CATALOG: dict[str, Any] = {
+    "parameters": {"learning_rate": 0.001, "weight_decay": 0.0, "crash": "no"},
+    "space": {},
+    "locked": [],
+    "launcher": study_data()["launcher"] | {"dry_run": {}},
+}
+
+
+def catalog_lab(base: Lab, selection: dict[str, Any], **changes: Any) -> Lab:
+    return lab_with(base, **{**BY_CATALOG, "catalog": selection, **changes})
+
+
+def test_without_the_catalog_the_space_is_the_studys(base: Lab) -> None:
+    assert list(space_of(base)) == ["lr", "width", "color", "crash"]
+    assert space_of(catalog_lab(base, {})) == {}
+
+
+def test_matching_adds_what_the_baseline_names_and_include_only_what_it_says(base: Lab) -> None:
+    matched = space_of(catalog_lab(base, {"match": True}))
+    assert {"learning_rate", "weight_decay"} <= matched.keys()
+    assert matched.keys() <= {"learning_rate", "weight_decay"}
+    included = space_of(catalog_lab(base, {"include": ["lr"]}))
+    assert list(included) == ["learning_rate"]
+    assert included["learning_rate"].levels == [0.0003, 0.0006, 0.001]
+    assert included["learning_rate"].technique == "lr" and included["learning_rate"].scale == "log"
+
+
+def test_excluded_locked_and_own_factors_stay_out(base: Lab) -> None:
+    assert "learning_rate" not in space_of(catalog_lab(base, {"match": True, "exclude": ["lr"]}))
+    assert "learning_rate" not in space_of(catalog_lab(base, {"match": True}, locked=["learning_rate"]))
+    own = catalog_lab(base, {"match": True}, space={"learning_rate": {"levels": [0.5]}})
+    assert space_of(own)["learning_rate"].levels == [0.5]
+
+
+def test_a_parameter_may_have_another_name_here(base: Lab) -> None:
+    parameters = {"lr": 0.001, "crash": "no"}
+    selection = {"match": True, "parameters": {"learning_rate": "lr"}}
+    assert list(space_of(catalog_lab(base, selection, parameters=parameters))) == ["lr"]
+    assert space_of(catalog_lab(base, {"match": True}, parameters=parameters)) == {}
+
+
+def test_values_of_another_sort_and_prose_are_left_out(base: Lab) -> None:
+    """The catalog's `schedule_free` says `2-5x usual` of the learning rate, and `dedup` holds a value with a blank."""
+    lab = catalog_lab(base, {"include": ["schedule_free"]}, parameters={"lr": 0.001})
+    assert space_of(lab) == {}
+    lab = catalog_lab(base, {"include": ["dedup"]}, parameters={"method": "none"})
+    assert space_of(lab)["method"].levels == ["exact"]
+    lab = catalog_lab(base, {"include": ["thinking_off"]}, parameters={"enable_thinking": "yes"})
+    assert space_of(lab) == {}
+
+
+def test_a_parameter_the_command_never_sees_is_not_searched(base: Lab) -> None:
+    launcher = {"command": "train {weight_decay}", "parameters": {"via": "template"}}
+    found = space_of(catalog_lab(base, {"match": True}, launcher=launcher))
+    assert list(found) == ["weight_decay"]
+
+
+def test_what_only_a_person_may_try_never_enters(base: Lab) -> None:
+    locked = [technique for technique in load_catalog().techniques if technique.locked]
+    assert locked
+    for technique in locked:
+        parameters = dict.fromkeys(technique.params, 1.0) | {"crash": "no"}
+        lab = catalog_lab(base, {"include": [technique.id]}, parameters=parameters)
+        assert space_of(lab) == {}, technique.id
+
+
+def names(factors: tuple[RankedFactor, ...]) -> list[str]:
+    return [factor.name for factor in factors]
+
+
+def two_of_one_tier(base: Lab) -> tuple[Lab, str, str, str]:
+    """Two factors of one tier, the second of which alone answers to a symptom: lab, first, second, symptom."""
+    catalog = load_catalog()
+    chosen = [t for t in catalog.techniques if not t.locked and t.tier == 2 and t.symptoms]
+    for second in chosen:
+        for first in chosen:
+            symptom = next((s for s in second.symptoms if s not in first.symptoms), None)
+            if symptom and first.id != second.id:
+                space = {"a": {"levels": [1], "technique": first.id}, "b": {"levels": [1], "technique": second.id}}
+                lab = lab_with(base, **{**BY_CATALOG, "parameters": {"a": 0, "b": 0}, "space": space})
+                if names(ranked(lab, [], [])) == ["a", "b"] and names(ranked(lab, [symptom], [])) == ["b", "a"]:
+                    return lab, first.id, second.id, symptom
+    raise AssertionError("no two techniques of tier 2 are reordered by a symptom")
+
+
+def test_a_symptom_moves_what_cures_it_up_within_its_tier_and_says_so(base: Lab) -> None:
+    lab, _, _, symptom = two_of_one_tier(base)
+    first = ranked(lab, [symptom], [])[0]
+    assert first.reason.endswith(f"against {symptom}")
+    above = lab_with(
+        base,
+        **{
+            **BY_CATALOG,
+            "parameters": {"a": 0, "b": 0},
+            "space": {
+                "a": {"levels": [1], "tier": 1},
+                "b": {"levels": [1], "technique": lab.study.space["b"].technique},
+            },
+        },
+    )
+    assert names(ranked(above, [symptom], [])) == ["a", "b"], "never across tiers"
+
+
+def lesson(study: Study, changed: dict[str, float], kind: VerdictKind, **changes: Any) -> Lesson:
+    experiment = Experiment(
+        study="earlier",
+        number=1,
+        scenario="toy",
+        method="pretrain",
+        base_model="none",
+        variable="x",
+        parameters={**study.parameters, **changed},
+        changed=dict(changed),
+        phase=Phase.SCREEN,
+        reason="r",
+        branch="b",
+        base_commit="c",
+    )
+    effect = Effect(delta=0.1, low=0.05, high=0.15, runs=3, baseline_runs=3)
+    verdict = Verdict(number=1, kind=kind, effect=effect, basis=Phase.CONFIRM, label=kind.value, reason="r")
+    study = study.model_copy(update={"study": "earlier"})
+    return make_lesson(study, experiment.model_copy(update=changes), verdict)
+
+
+def test_lessons_move_what_helped_up_and_its_best_value_first(base: Lab) -> None:
+    space = {name: {"levels": [2, 3], "tier": 2} for name in ("a", "b")}
+    lab = lab_with(base, **{**BY_CATALOG, "parameters": {"a": 1, "b": 1}, "space": space})
+    assert names(ranked(lab, [], [])) == ["a", "b"]
+    told = [lesson(lab.study, {"b": 3}, VerdictKind.KEEP), lesson(lab.study, {"a": 2}, VerdictKind.DISCARD)]
+    factors = ranked(lab, [], told)
+    assert names(factors) == ["b", "a"]
+    assert factors[0].levels == (3, 2) and factors[1].levels == (3, 2)
+    assert "lessons confirmed 1 of its values" in factors[0].reason
+    assert "lessons found 1 of its values no better" in factors[1].reason
+
+
+def test_only_lessons_of_this_scenario_and_method_that_still_hold_are_heard(base: Lab) -> None:
+    old = lesson(base.study, {"lr": 0.01}, VerdictKind.KEEP)
+    new = lesson(base.study, {"lr": 0.01}, VerdictKind.DISCARD).model_copy(update={"supersedes": [old.id]})
+    elsewhere = lesson(base.study, {"lr": 0.01}, VerdictKind.KEEP, scenario="other")
+    otherwise = lesson(base.study, {"lr": 0.01}, VerdictKind.KEEP, method="dpo")
+    for one in (old, new, elsewhere, otherwise):
+        append(base.lessons_path, one)
+    assert [one.id for one in lessons_for(base)] == [new.id]
+    base.lessons_path.unlink()
+
+
+def rows(text: str) -> list[list[str]]:
+    return [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|") and "---" not in line]
+
+
+def test_the_guide_says_what_is_tried_in_which_order_and_why(base: Lab) -> None:
+    told = [lesson(base.study, {"lr": 0.01}, VerdictKind.KEEP)]
+    factors = ranked(base, [], told)
+    needy = replace(factors[1], requires={"color": "red"})
+    text = improve_guide(base, (factors[0], needy), ["loss_plateau_high"], told)
+    table = rows(text)
+    assert table[1][2].strip() == "`lr`" and table[1][4].strip() == "`0.01`, `0.1`"
+    assert "lessons confirmed 1 of its values" in table[1][6]
+    assert "only with `color` = `red`" in table[2][6]
+    assert {len(row) for row in table} == {7}
+    assert "`loss_plateau_high`" in text and "1 from study earlier" in text
+    assert "`steps`, `seconds`" in text and "`prepare.py`" in text and "30 runs" in text
+
+
+def test_the_analysis_names_symptoms_with_their_cures_and_what_is_locked(tmp_path: Path) -> None:
+    with new_lab(tmp_path) as lab:
+        diagnosis = Diagnosis((Dimension("Training method", "a | b", ("loss_plateau_high", "made_up")),))
+        text = analysis_report(lab, gather_facts(lab), diagnosis)
+    assert "- `loss_plateau_high`: train loss flat" in text and "`lr`" in text
+    assert "- `made_up`: not described in the catalog." in text
+    assert "a \\| b" in text
+    assert "| `steps` | `10` | locked |" in text and "| `lr` | `0.001` | searched |" in text
+    assert "Measured so far" not in text

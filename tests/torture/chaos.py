@@ -1,0 +1,166 @@
+"""Kills at random moments: of the lab, of the whole machine, and the polite stops."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from nightlab.knowledge.records import RunState, VerdictKind
+from tests.torture.invariants import Breach, Night, examine, unchanged
+from tests.torture.matrix import Result
+from tests.torture.nights import Task, family, kill_family
+
+__all__ = ["complete", "power_cuts", "random_kills", "random_stops", "twins"]
+
+START_SECONDS = 2.5
+"""About what it takes to load nightlab and to check a study; half of all kills fall into it."""
+MOST_KILLS_A_NIGHT = 7
+JOB_SECONDS = 0.4
+LONGEST_SECONDS = 240.0
+STOPPED = (0, 130, -signal.SIGTERM, -signal.SIGINT)
+"""Exit statuses of a stop: at a step, in the preflight, and before Python has come to the lab's own handlers."""
+
+
+def moments(chance: random.Random, night_seconds: float) -> float:
+    """Seconds from a start to a kill: early in half of all cases."""
+    return chance.uniform(0.0, chance.choice((START_SECONDS, night_seconds)))
+
+
+def random_kills(folder: Path, chance: random.Random, kills: int, night_seconds: float) -> Result:
+    """One night of two slots whose lab is killed at random moments, every other time together with its git."""
+    task = Task(folder, slots=2)
+    killed = 0
+    while killed < min(kills, MOST_KILLS_A_NIGHT):
+        lab = task.start()
+        with_git = killed % 2 == 0
+        if not _dies(lab, moments(chance, night_seconds), os.killpg if with_git else os.kill):
+            break
+        killed += 1
+    return _result(f"{killed} kills at random", killed, task)
+
+
+def power_cuts(folder: Path, chance: random.Random, cuts: int, night_seconds: float) -> Result:
+    """One night in which the machine dies: the lab, its git, every runner and every training process at once."""
+    task = Task(folder, slots=2, seconds=JOB_SECONDS)
+    done = 0
+    while done < cuts:
+        lab = task.start()
+        with suppress(subprocess.TimeoutExpired):
+            lab.wait(START_SECONDS + chance.uniform(0.0, night_seconds))
+            break
+        kill_family(family(task))
+        lab.wait()
+        done += 1
+    return _result(f"{done} power cuts", done, task, _retried)
+
+
+def random_stops(folder: Path, chance: random.Random, stops: int, night_seconds: float) -> Result:
+    """One night that is asked to stop at random moments, by SIGTERM and SIGINT in turn; its jobs go on."""
+    task = Task(folder, slots=2, seconds=JOB_SECONDS)
+    done, breaches = 0, []
+    while done < stops:
+        lab = task.start()
+        with suppress(subprocess.TimeoutExpired):
+            lab.wait(moments(chance, night_seconds))
+            break
+        lab.send_signal((signal.SIGTERM, signal.SIGINT)[done % 2])
+        done += 1
+        status = _end_of(lab)
+        if status not in STOPPED:
+            breaches.append(_ended_badly(task, status, "asked to stop"))
+    result = _result(f"{done} stops", done, task)
+    return result._replace(breaches=breaches + result.breaches)
+
+
+def twins(folder: Path) -> Result:
+    """Two labs started at the same moment: one of them runs the night, the other says so."""
+    task = Task(folder, slots=2)
+    labs = [task.start() for _ in range(2)]
+    statuses = sorted(_end_of(lab) for lab in labs)
+    breaches = [] if statuses == [0, 2] else [_ended_badly(task, max(statuses), f"one of two, {statuses},")]
+    if "already" not in task.said():
+        breaches.append(Breach("wrong", "the second lab does not say that there is one"))
+    result = _result("two labs at once", 0, task)
+    return result._replace(breaches=breaches + result.breaches)
+
+
+def _dies(lab: subprocess.Popen[str], seconds: float, kill: Callable[[int, int], None]) -> bool:
+    """Kill the lab after `seconds`; False when it had ended before."""
+    with suppress(subprocess.TimeoutExpired):
+        lab.wait(seconds)
+        return False
+    kill(lab.pid, signal.SIGKILL)
+    return lab.wait() == -signal.SIGKILL
+
+
+def _end_of(lab: subprocess.Popen[str]) -> int:
+    try:
+        return lab.wait(LONGEST_SECONDS)
+    except subprocess.TimeoutExpired:
+        lab.kill()
+        return lab.wait()
+
+
+def _ended_badly(task: Task, status: int, what: str) -> Breach:
+    return Breach("wrong", f"a lab {what} ended with status {status}: {' | '.join(task.said().splitlines()[-4:])}")
+
+
+def _result(
+    name: str, faults: int, task: Task, check: Callable[[Night], Iterator[Breach]] = lambda _: iter(())
+) -> Result:
+    """Bring the night to its end and look at everything."""
+    status = _end_of(task.start())
+    if status:
+        return Result(name, faults, [_ended_badly(task, status, "taking over")])
+    night = Night.of(task)
+    breaches = [*examine(night), *complete(night), *check(night)]
+    status = _end_of(task.start())
+    if status:
+        breaches.append(_ended_badly(task, status, "with nothing to do"))
+    return Result(name, faults, breaches + unchanged(night, Night.of(task)))
+
+
+def complete(night: Night) -> list[Breach]:
+    """With two slots the order hangs on which job ends first. What holds all the same: every level of the space was
+    tried on its own, and the true best was found and confirmed."""
+    changes = [experiment.changed for experiment in night.experiments.values()]
+    space = {"lr": (0.01, 0.1), "width": (64,), "color": ("blue",), "crash": ("yes",)}
+    singles = [{name: level} for name, levels in space.items() for level in levels]
+    missing = [Breach("lost", f"experiment on {single}") for single in singles if single not in changes]
+    kept = [e.changed for e in night.experiments.values() if _is_kept(night, e.number)]
+    if {"lr": 0.01, "width": 64} not in kept:
+        missing.append(Breach("lost", f"the winner; kept were {kept}"))
+    if len(night.runs) > 30:
+        missing.append(Breach("wrong", f"{len(night.runs)} runs, 30 are allowed"))
+    return missing
+
+
+def _is_kept(night: Night, number: int) -> bool:
+    history = night.verdicts[number]
+    return bool(history) and history[-1].kind is VerdictKind.KEEP
+
+
+def _retried(night: Night) -> Iterator[Breach]:
+    """A run whose job died with the machine has a second attempt, and both count."""
+    attempts = Counter((run.number, run.seed) for run in night.runs)
+    for run in night.runs:
+        is_lost = run.state is RunState.FAILED and run.cause == "lost"
+        if is_lost and attempts[run.number, run.seed] < 2:
+            yield Breach("lost", f"run {run.key} died with the machine and was not tried again")
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
+    """Whether it came true in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
