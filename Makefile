@@ -5,7 +5,7 @@ DEMO_DIR ?= nightlab-demo
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: demo test check format bench lock docs clean
+.PHONY: demo test check format bench torture lock docs clean
 
 demo: $(READY)
 	$(BIN)/nightlab demo --dir $(DEMO_DIR)
@@ -26,6 +26,11 @@ format: $(READY)
 # Figures, not tests: start-up cost, cost of a supervisor step, size of the checkpoints, slot utilisation.
 bench: $(READY)
 	$(BIN)/python -m bench.overhead
+
+# Every fault of the crash matrix in a night of its own, random kills, power cuts: half an hour. `make test` has the
+# quick form. Writes bench/results/torture.md.
+torture: $(READY)
+	$(BIN)/python -m bench.torture
 
 # The generated pages: the study file's reference and its JSON Schema.
 docs: $(READY)

@@ -20,7 +20,6 @@ from nightlab.agents.documents import analysis_report, improve_guide
 from nightlab.agents.factors import lessons_for, ranked
 from nightlab.configs.paths import JobPaths
 from nightlab.knowledge.records import JobState, RunState
-from nightlab.tools.files import write_atomically
 from nightlab.tools.metrics.curve import read_losses
 
 __all__ = ["AnalysisState", "analysis_agent", "gather_facts", "write_analysis_report"]
@@ -42,7 +41,7 @@ def _design(state: AnalysisState, runtime: Runtime[Lab]) -> dict[str, object]:
     lab = runtime.context
     lessons = lessons_for(lab)
     factors = ranked(lab, state["symptoms"], lessons)
-    write_atomically(lab.paths.improve_guide, improve_guide(lab, factors, state["symptoms"], lessons))
+    lab.write_document(lab.paths.improve_guide, improve_guide(lab, factors, state["symptoms"], lessons))
     design = [{**asdict(factor), "levels": list(factor.levels)} for factor in factors]
     with lab.ledger.transaction():
         lab.ledger.update_study(design=design, phase="verify")
@@ -55,7 +54,7 @@ def write_analysis_report(lab: Lab) -> Diagnosis:
     """Diagnose from what the ledger holds now and write the report; the study's end calls it again with all seeds."""
     facts = gather_facts(lab)
     diagnosis = lab.brain.diagnose(facts)
-    write_atomically(lab.paths.analysis_report, analysis_report(lab, facts, diagnosis))
+    lab.write_document(lab.paths.analysis_report, analysis_report(lab, facts, diagnosis))
     return diagnosis
 
 

@@ -16,12 +16,22 @@ from nightlab.worktrees.git import Git
 __all__ = ["audit", "check_guardrails", "check_plausible"]
 
 
-def audit(lab: Lab, experiment: Experiment, job: Job, observation: Observation) -> list[str]:
-    """Every reason not to believe this run; empty when there is none."""
+def audit(
+    lab: Lab,
+    experiment: Experiment,
+    job: Job,
+    observation: Observation,
+    *,
+    overrides: Mapping[str, Scalar] | None = None,
+) -> list[str]:
+    """Every reason not to believe this run; empty when there is none.
+
+    `overrides` are the parameters a remedy turned for it, as the ledger recorded them before it started.
+    """
     tree = Path(job.worktree)
     reasons = [
         check_locked(lab.study, experiment),
-        *_check_tree(lab, experiment, tree),
+        *_check_tree(lab, experiment, tree, {**experiment.parameters, **(overrides or {})}),
         check_plausible(lab.study, observation),
         *check_guardrails(lab.study, observation),
     ]
@@ -43,7 +53,7 @@ def _agree(one: Mapping[str, Scalar], other: Mapping[str, Scalar], name: str) ->
     return name in one and name in other and same_value(one[name], other[name])
 
 
-def _check_tree(lab: Lab, experiment: Experiment, tree: Path) -> list[str | None]:
+def _check_tree(lab: Lab, experiment: Experiment, tree: Path, requested: Mapping[str, Scalar]) -> list[str | None]:
     if experiment.commit is None:
         return ["the experiment has no commit"]
     if not tree.is_dir():
@@ -54,7 +64,7 @@ def _check_tree(lab: Lab, experiment: Experiment, tree: Path) -> list[str | None
         return ["the run took its worktree's link to git away: nothing it did there can be checked"]
     return [
         check_diff(lab, experiment, head),
-        check_committed_parameters(lab, experiment, tree),
+        check_committed_parameters(lab, requested, tree),
         check_frozen(lab, experiment, tree, head),
     ]
 
@@ -71,12 +81,12 @@ def check_diff(lab: Lab, experiment: Experiment, head: str) -> str | None:
     return f"the branch changes files beyond the configuration: {', '.join(extra[:5])}" if extra else None
 
 
-def check_committed_parameters(lab: Lab, experiment: Experiment, tree: Path) -> str | None:
+def check_committed_parameters(lab: Lab, requested: Mapping[str, Scalar], tree: Path) -> str | None:
     """The parameter file in the tree, after the run, still says what was requested."""
     stated = lab.launcher.read_back(tree)
     if stated is None:
         return None
-    wrong = [name for name in experiment.parameters if not _agree(experiment.parameters, stated, name)]
+    wrong = [name for name in requested if not _agree(requested, stated, name)]
     return f"the parameter file differs from the request: {', '.join(wrong)}" if wrong else None
 
 

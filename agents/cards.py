@@ -13,6 +13,7 @@ from nightlab.agents.documents import render
 from nightlab.configs.study import Study
 from nightlab.knowledge.records import Experiment, Job, Observation, Run, Verdict, VerdictKind
 from nightlab.tools.launchers.base import Launcher
+from nightlab.tools.redaction import Redactor
 
 __all__ = ["CARD", "CONFIGURATION", "EXPERIMENT", "Entry", "Rerun", "describe", "experiment_files", "result_files"]
 
@@ -78,7 +79,9 @@ def _dump(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def experiment_files(study: Study, experiment: Experiment, launcher: Launcher, tree: Path) -> dict[str, str]:
+def experiment_files(
+    study: Study, experiment: Experiment, launcher: Launcher, tree: Path, redactor: Redactor
+) -> dict[str, str]:
     """What is committed before the first run: `EXPERIMENT.md` and the rendered configuration."""
     rerun = Rerun.of(launcher, experiment, tree)
     configuration = {
@@ -101,7 +104,8 @@ def experiment_files(study: Study, experiment: Experiment, launcher: Launcher, t
         "environment": rerun.environment,
         "cwd": rerun.cwd,
     }
-    return {EXPERIMENT: describe(study, experiment, [], None, rerun), CONFIGURATION: _dump(configuration)}
+    text = describe(study, experiment, [], None, rerun)
+    return {EXPERIMENT: redactor.redact(text), CONFIGURATION: _dump(redactor.redact_data(configuration))}
 
 
 def describe(
@@ -134,7 +138,13 @@ def _next_step(experiment: Experiment, verdict: Verdict | None, *, ended: bool) 
 
 
 def result_files(
-    study: Study, experiment: Experiment, runs: list[Entry], verdict: Verdict | None, launcher: Launcher, tree: Path
+    study: Study,
+    experiment: Experiment,
+    runs: list[Entry],
+    verdict: Verdict | None,
+    launcher: Launcher,
+    tree: Path,
+    redactor: Redactor,
 ) -> dict[str, str]:
     """What is committed when the experiment is over: the result card, and `EXPERIMENT.md` with the facts."""
     objective = study.objective
@@ -157,4 +167,5 @@ def result_files(
         ],
     }
     rerun = Rerun.of(launcher, experiment, tree)
-    return {EXPERIMENT: describe(study, experiment, runs, verdict, rerun), CARD: _dump(card)}
+    text = describe(study, experiment, runs, verdict, rerun)
+    return {EXPERIMENT: redactor.redact(text), CARD: _dump(redactor.redact_data(card))}

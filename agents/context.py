@@ -8,14 +8,19 @@ from datetime import datetime
 from pathlib import Path
 
 from nightlab.agents.brain import Brain, RulesBrain
+from nightlab.agents.watchdog import Watch
 from nightlab.configs.paths import StudyPaths
 from nightlab.configs.study import Study
 from nightlab.knowledge.catalog import Catalog
 from nightlab.knowledge.ledger import Configuration, Ledger
 from nightlab.knowledge.records import utc_now
+from nightlab.knowledge.signatures import Signatures, load_signatures
 from nightlab.tools.backends.base import Backend
 from nightlab.tools.disk import free_bytes
+from nightlab.tools.files import write_atomically
 from nightlab.tools.launchers.base import Launcher
+from nightlab.tools.notify.messages import Notice
+from nightlab.tools.redaction import Redactor
 from nightlab.worktrees.git import Git
 from nightlab.worktrees.trees import Worktrees
 
@@ -27,6 +32,10 @@ def _never() -> bool:
 
 
 def _silent() -> None:
+    return None
+
+
+def _untold(_notice: Notice) -> None:
     return None
 
 
@@ -44,6 +53,10 @@ class Lab:
     launcher: Launcher
     catalog: Catalog
     base_commit: str
+    redactor: Redactor = field(default_factory=Redactor.of)
+    """Knows the study's secrets; everything the lab writes passes through it."""
+    signatures: Signatures = field(default_factory=load_signatures)
+    """How failures are told apart."""
     deadline: datetime | None = None
     """When the budget's wall clock runs out; it changes only while no lab runs."""
     brain: Brain = field(default_factory=RulesBrain)
@@ -55,15 +68,34 @@ class Lab:
     write_reports: Callable[[], None] = _silent
     """Writes the table and the report; the face provides it, the supervisor says when."""
     prune_checkpoints: Callable[[], None] = _silent
+    notify: Callable[[Notice], None] = _untold
+    """Tells people away from the terminal; the same notice may be given again, it is told once."""
     configurations: dict[int, Configuration] = field(default_factory=dict)
     """What each experiment sets, as far as it was read from the ledger."""
+    heard: object = None
+    """What persons and deadlines had decided when this turn of the loop began."""
     prepared: dict[str, Path] = field(default_factory=dict)
     """Key of a run → its tree, where this process has made it ready."""
+
+    watch: Watch = field(init=False)
+    """What the watchdog has seen of the running jobs."""
+
+    def __post_init__(self) -> None:
+        self.watch = Watch(self.study.watchdog)
+
+    def write_document(self, path: Path, text: str) -> None:
+        """Replace a document of the study folder, without secrets. Raises DiskError when the disk takes no more."""
+        write_atomically(path, self.redactor.redact(text))
 
     @property
     def is_overdue(self) -> bool:
         """Whether the budget's wall clock has run out."""
         return self.deadline is not None and self.now() >= self.deadline
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether a person asked that no new job be started."""
+        return self.ledger.is_paused()
 
     @property
     def has_room(self) -> bool:

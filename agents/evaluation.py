@@ -9,17 +9,20 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from nightlab.agents.context import Lab
+from nightlab.agents.failures import fail, tell_cause
 from nightlab.agents.history import LOST
+from nightlab.agents.secrecy import clean_logs
+from nightlab.agents.watchdog import ended_by_watchdog
 from nightlab.configs.paths import JobPaths
 from nightlab.errors import MetricError
 from nightlab.knowledge.records import Job, JobState, Observation, Run, RunState
+from nightlab.search.spending import run_amounts
 from nightlab.tools.backends.base import JobStatus
 from nightlab.tools.metrics import read_metrics
 from nightlab.tools.metrics.base import RunFiles
 
-__all__ = ["EvaluationState", "cancel_unstarted", "evaluation_agent", "fail", "last_line", "observe_jobs"]
+__all__ = ["EvaluationState", "cancel_unstarted", "evaluation_agent", "observe_jobs"]
 
-TAIL_BYTES = 4096
 DEADLINE = ("deadline", "the wall-clock budget ran out")
 STOPPED = ("stopped", "somebody ended its job")
 
@@ -45,8 +48,11 @@ def record_end(lab: Lab, run: Run, status: JobStatus) -> None:
     Whoever cut it short, now or before a crash, the job's own record says so: such a run says nothing.
     """
     ended_at = status.ended_at or lab.now()
+    if status.state is JobState.LOST or status.cancelled:
+        # Nothing will be read of them.
+        clean_logs(lab.paths.job(run.number, run.seed, run.attempt), lab.redactor)
     with lab.ledger.transaction():
-        lab.ledger.update_job(
+        job = lab.ledger.update_job(
             run.key,
             state=status.state,
             started_at=status.started_at,
@@ -57,24 +63,16 @@ def record_end(lab: Lab, run: Run, status: JobStatus) -> None:
             cpu_seconds=status.cpu_seconds,
             peak_memory_bytes=status.peak_memory_bytes,
         )
-        lab.ledger.settle(run.key, wall_seconds=status.wall_seconds or 0.0, gpu_hours=_gpu_hours(lab, status))
+        gpu_hours, cost_usd = run_amounts(lab.study, status.wall_seconds or 0.0)
+        lab.ledger.settle(run.key, wall_seconds=status.wall_seconds, gpu_hours=gpu_hours, cost_usd=cost_usd)
         if status.state is JobState.LOST:
             fail(lab, run, LOST, status.detail or "the job vanished without a result")
+        elif finding := ended_by_watchdog(JobPaths(Path(job.directory))):
+            fail(lab, run, finding.cause, finding.detail)
         elif status.cancelled and not status.timed_out:
             cancel(lab, run, *(DEADLINE if lab.is_overdue else STOPPED))
         else:
             lab.ledger.update_run(run.key, state=RunState.FINISHED, ended_at=ended_at)
-
-
-def _gpu_hours(lab: Lab, status: JobStatus) -> float:
-    gpus = len(lab.study.backend.gpus) // lab.backend.slots
-    return gpus * (status.wall_seconds or 0.0) / 3600
-
-
-def fail(lab: Lab, run: Run, cause: str, detail: str) -> None:
-    with lab.ledger.transaction():
-        lab.ledger.update_run(run.key, state=RunState.FAILED, cause=cause, detail=detail, ended_at=lab.now())
-        lab.ledger.add_event("failed", f"seed {run.seed}: {cause}. {detail}", run.number)
 
 
 def cancel(lab: Lab, run: Run, cause: str, detail: str) -> None:
@@ -107,6 +105,8 @@ def measure(lab: Lab, run: Run, job: Job | None) -> None:
     """Read the metrics of an ended job; a bad exit or an unreadable metric is a failure, never a number."""
     assert job is not None, f"run {run.key} is finished without a job"
     paths = JobPaths(Path(job.directory))
+    # Before anything is read or quoted: half a secret at the end of an excerpt would not be recognised.
+    clean_logs(paths, lab.redactor)
     if not Path(job.worktree).is_dir():
         fail(lab, run, LOST, f"its worktree {job.worktree} was removed before its results were read")
         return
@@ -114,9 +114,7 @@ def measure(lab: Lab, run: Run, job: Job | None) -> None:
         fail(lab, run, "timeout", f"ended after {job.wall_seconds:.0f} s; backend.timeout allows no more")
         return
     if job.exit_code != 0:
-        cause = "signal" if job.exit_code is not None and job.exit_code < 0 else "exit-status"
-        detail = f"exit status {job.exit_code}: {last_line(paths.stderr) or last_line(paths.stdout)}"
-        fail(lab, run, *_blamed(lab, cause, detail))
+        fail(lab, run, *tell_cause(lab, paths, job.exit_code))
         return
     files = RunFiles(
         stdout=paths.stdout,
@@ -128,7 +126,7 @@ def measure(lab: Lab, run: Run, job: Job | None) -> None:
     try:
         readings = read_metrics(lab.study, files)
     except MetricError as error:
-        fail(lab, run, *_blamed(lab, error.cause, str(error)))
+        fail(lab, run, error.cause, str(error))
         return
     metric = lab.study.objective.metric
     observation = Observation(
@@ -141,22 +139,6 @@ def measure(lab: Lab, run: Run, job: Job | None) -> None:
         lab.ledger.record_observation(observation)
         lab.ledger.update_run(run.key, state=RunState.MEASURED)
         lab.ledger.add_event("measured", f"seed {run.seed}: {metric} {readings[metric].value:.6g}", run.number)
-
-
-def _blamed(lab: Lab, cause: str, detail: str) -> tuple[str, str]:
-    """Cause and detail of a failure: on a full disk any configuration fails, so such a run is lost, not refuted."""
-    return (cause, detail) if lab.has_room else (LOST, f"{detail} (while the disk was full)")
-
-
-def last_line(path: Path) -> str:
-    """The last non-empty line of a log, shortened; '' when there is none."""
-    if not path.exists():
-        return ""
-    with path.open("rb") as log:
-        log.seek(max(0, path.stat().st_size - TAIL_BYTES))
-        text = log.read().decode("utf-8", "replace")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else ""
 
 
 evaluation_agent = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Literal
 
 from pydantic import TypeAdapter
@@ -11,12 +10,15 @@ from nightlab.knowledge.ledger import Configuration, Ledger, Outcome
 from nightlab.knowledge.records import RunState
 from nightlab.search.history import History, RankedFactor, Trial
 
-__all__ = ["LOST", "MOST_LOSSES", "history_of"]
+__all__ = ["LOST", "MOST_LOSSES", "TO_BE_RETRIED", "history_of"]
 
 LOST = "lost"
 """Cause of a run whose job vanished without a result."""
 MOST_LOSSES = 2
 """A run lost with its machine says nothing about its configuration; one lost this often may have killed it."""
+
+TO_BE_RETRIED = frozenset({"retry", "retry_changed"})
+"""What the failure of a run that is tried again is recorded with."""
 
 _STATE: dict[RunState, Literal["pending", "measured", "failed"]] = {
     RunState.PLANNED: "pending",
@@ -37,7 +39,7 @@ def history_of(
     experiments_left: int | None = None,
     known: dict[int, Configuration] | None = None,
 ) -> History:
-    """Everything the ledger holds: of several attempts at one seed the last; cancelled and lost runs say nothing.
+    """Everything the ledger holds: of several attempts at one seed the last; what is to be tried again says nothing.
 
     `known` holds the configurations read before and is added to: they never change, and are most of what there is.
     """
@@ -50,12 +52,9 @@ def history_of(
 def _telling(outcomes: list[Outcome]) -> list[Outcome]:
     """The last attempt of each run that says, or will say, something, in the order they were planned."""
     last: dict[tuple[int, int], Outcome] = {}
-    losses: Counter[tuple[int, int]] = Counter()
     for outcome in outcomes:
         seed = outcome.number, outcome.seed
-        lost = outcome.state is RunState.FAILED and outcome.cause == LOST
-        losses[seed] += lost
-        if outcome.state is RunState.CANCELLED or (lost and losses[seed] < MOST_LOSSES):
+        if outcome.state is RunState.CANCELLED or outcome.next_step in TO_BE_RETRIED:
             continue
         last.pop(seed, None)
         last[seed] = outcome

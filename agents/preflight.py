@@ -5,16 +5,17 @@ The dry run really starts the training command, in a tree of its own that is tak
 
 from __future__ import annotations
 
-import math
 import os
-import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nightlab.agents.evaluation import last_line
+import humanize
+import psutil
+
+from nightlab.agents.failures import last_line
+from nightlab.agents.secrecy import clean_logs, redactor_of, secret_faults
 from nightlab.configs.paths import JobPaths, StudyPaths
 from nightlab.configs.study import Study
 from nightlab.configs.units import next_clock_time
@@ -22,18 +23,22 @@ from nightlab.errors import ConfigError, Fault, LauncherError, MetricError
 from nightlab.knowledge.catalog import Catalog
 from nightlab.knowledge.records import utc_now
 from nightlab.tools.backends.base import Backend, JobSpec, JobStatus
+from nightlab.tools.disk import free_bytes
 from nightlab.tools.launchers.base import Launcher
 from nightlab.tools.metrics import read_metrics
 from nightlab.tools.metrics.base import Reading, RunFiles
+from nightlab.tools.notify import check_targets
 from nightlab.worktrees.git import Git
 from nightlab.worktrees.inputs import check_inputs, init_submodules, link_inputs
-from nightlab.worktrees.names import BRANCH_PREFIX, slug
 from nightlab.worktrees.trees import Worktrees
 
-__all__ = ["DryRun", "Site", "dry_run", "fewest_runs", "static_faults", "time_faults", "time_note"]
+__all__ = ["DryRun", "Site", "dry_run", "fault_at", "fewest_runs", "static_faults"]
 
 COMMAND_MISSING = (126, 127)
 """A shell's exit status for a command that is not there or may not be executed."""
+
+DRY_RUN = "dry-run-"
+"""What the replica of a dry run is called, before the id of its process."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +66,13 @@ class DryRun:
 
 def static_faults(site: Site, commit: str, *, allow_dirty: bool) -> list[Fault]:
     """Everything wrong that can be seen without starting anything, for a study that starts from `commit`."""
-    faults = [*_frozen(site, commit), *_inputs(site), *_techniques(site), *_budget(site), *_branches(site, commit)]
+    faults = [*_frozen(site, commit), *_inputs(site), *_techniques(site), *_budget(site)]
+    faults += [replace(fault, file=site.file) for fault in check_targets(site.study.notify.targets)]
+    faults += [*_disk(site), *secret_faults(site.study, redactor_of(site.study), site.file)]
     return faults if allow_dirty else [*_dirty(site), *faults]
 
 
-def _fault(site: Site, key: str, message: str, mend: str, value: object = None) -> Fault:
+def fault_at(site: Site, key: str, message: str, mend: str, value: object = None) -> Fault:
     return Fault(message, file=site.file, key=key, value=value, mend=mend)
 
 
@@ -87,7 +94,7 @@ def _relative(file: Path, root: Path) -> str:
 def _frozen(site: Site, commit: str) -> list[Fault]:
     held = site.git.hash_paths(commit, site.study.frozen) if site.study.frozen else {}
     return [
-        _fault(site, "frozen", f"{path} is not in the last commit", "correct the path, or commit the file", path)
+        fault_at(site, "frozen", f"{path} is not in the last commit", "correct the path, or commit the file", path)
         for path in site.study.frozen
         if path not in held
     ]
@@ -108,7 +115,7 @@ def _techniques(site: Site) -> list[Fault]:
             site.catalog.get(technique)
         except ConfigError as error:
             faults.append(
-                _fault(site, key, error.faults[0].message, error.faults[0].mend or "see `nightlab catalog list`")
+                fault_at(site, key, error.faults[0].message, error.faults[0].mend or "see `nightlab catalog list`")
             )
     return faults
 
@@ -127,61 +134,20 @@ def _budget(site: Site) -> list[Fault]:
             f" baseline, 1 change, {2 * search.confirm_seeds} to confirm it"
         )
         mend = f"raise it to {need} or more, or lower search.baseline_replicates or search.confirm_seeds"
-        faults.append(_fault(site, "budget.runs", message, mend, budget.runs))
+        faults.append(fault_at(site, "budget.runs", message, mend, budget.runs))
     if budget.until is not None and next_clock_time(budget.until, utc_now().astimezone()) <= utc_now():
         mend = "give a moment to come, or a clock time such as 07:30"
-        faults.append(_fault(site, "budget.until", f"{budget.until} is past", mend, budget.until))
+        faults.append(fault_at(site, "budget.until", f"{budget.until} is past", mend, budget.until))
     return faults
 
 
-def _seconds(study: Study) -> float:
-    """What the budget's wall clock leaves from now on."""
-    now = utc_now()
-    limits = [] if study.budget.duration_seconds is None else [study.budget.duration_seconds]
-    if study.budget.until is not None:
-        limits.append((next_clock_time(study.budget.until, now.astimezone()) - now).total_seconds())
-    return min(limits, default=math.inf)
-
-
-def time_faults(site: Site, run_seconds: float) -> list[Fault]:
-    """A wall clock that would not even let the baseline end, if a run takes as long as the dry run did."""
-    study, slots = site.study, site.study.backend.slots
-    rounds = math.ceil(study.search.baseline_replicates / slots)
-    if rounds * run_seconds <= _seconds(study):
+def _disk(site: Site) -> list[Fault]:
+    least_bytes, left_bytes = site.study.disk.min_free_bytes, free_bytes(site.paths.runtime)
+    if left_bytes >= least_bytes:
         return []
-    key = "budget.until" if study.budget.duration_seconds is None else "budget.duration"
-    runs = f"{study.search.baseline_replicates} runs of the baseline on {slots} slot{'s' * (slots > 1)}"
-    message = f"leaves no time for {runs}: the dry run alone took {run_seconds:.1f} s"
-    return [_fault(site, key, message, "allow more time, or make the runs shorter")]
-
-
-def time_note(site: Site, run_seconds: float) -> str:
-    """A word where the time is short for a whole night; empty where it is not."""
-    runs = _seconds(site.study) / max(run_seconds, 1e-3) * site.study.backend.slots
-    need = fewest_runs(site.study)
-    if runs >= need:
-        return ""
-    return (
-        f"the budget's time covers about {int(runs)} runs as long as the dry run; a confirmed win takes {need} or more"
-    )
-
-
-def _branches(site: Site, commit: str) -> list[Fault]:
-    """Branches of another study under names that this one would use."""
-    study, trees = site.study, Worktrees(site.paths)
-    stem = f"{study.scenario}-{study.method}"
-    known = "|".join(re.escape(slug(name)) for name in (*study.parameters, *study.space))
-    ours = re.compile(rf"{BRANCH_PREFIX}\d+-{re.escape(stem)}-(baseline$|combine-|({known})-)")
-    taken = [name for name in sorted(site.git.branches(BRANCH_PREFIX)) if ours.match(name)]
-    first = next((name for name in taken if not trees.is_free(name, commit)), None)
-    if first is None:
-        return []
-    owner = trees.owner(first)
-    holder = (
-        f"the study {owner}" if owner and owner != study.study else "an earlier start" if owner else "somebody else"
-    )
-    mend = f"write another scenario, e.g. {study.scenario[:38]}-2, or delete or rename the old branches"
-    return [_fault(site, "scenario", f"branch {first} holds the work of {holder}", mend, study.scenario)]
+    least, left = humanize.naturalsize(least_bytes), humanize.naturalsize(left_bytes)
+    message = f"only {left} are free on the disk of {site.paths.root}; no job would be started below {least}"
+    return [fault_at(site, "disk.min_free", message, "make room, or lower it")]
 
 
 def dry_run(site: Site, commit: str) -> DryRun:
@@ -194,6 +160,8 @@ def dry_run(site: Site, commit: str) -> DryRun:
         init_submodules(tree)
         job.output.mkdir(parents=True)
         status = _run(site.backend, _spec(site, tree, job))
+        # What is told of it is cut from them.
+        clean_logs(job, redactor_of(site.study))
         _refuse_bad_end(site, status, job)
         files = RunFiles(stdout=job.stdout, stderr=job.stderr, worktree=tree, output=job.output)
         try:
@@ -216,7 +184,7 @@ def _spec(site: Site, tree: Path, job: JobPaths) -> JobSpec:
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree / path).write_text(text, encoding="utf-8")
     return JobSpec(
-        key=f"{site.study.study}/dry-run",
+        key=_key(site),
         command=launch.command,
         cwd=launch.cwd,
         env=launch.env,
@@ -228,8 +196,8 @@ def _spec(site: Site, tree: Path, job: JobPaths) -> JobSpec:
 def _run(backend: Backend, spec: JobSpec) -> JobStatus:
     """Run one job to its end; an interrupted preflight takes its job along."""
     directories = {spec.key: spec.directory}
-    backend.submit(spec)
     try:
+        backend.submit(spec)
         while not backend.wait(directories, 1.0):
             pass
     finally:
@@ -241,7 +209,7 @@ def _refuse_bad_end(site: Site, status: JobStatus, job: JobPaths) -> None:
     if status.timed_out:
         limit = site.study.launcher.dry_run_timeout_seconds
         raise ConfigError(
-            _fault(
+            fault_at(
                 site,
                 "launcher.dry_run",
                 f"the dry run was still going after {limit:g} s",
@@ -256,7 +224,7 @@ def _refuse_bad_end(site: Site, status: JobStatus, job: JobPaths) -> None:
     if status.exit_code in COMMAND_MISSING:
         message = f"the dry run did not start: {said}"
         mend = "correct the command or its path; what git does not hold belongs under `inputs`"
-    raise ConfigError(_fault(site, "launcher.command", message, mend))
+    raise ConfigError(fault_at(site, "launcher.command", message, mend))
 
 
 def _unreadable(site: Site, error: MetricError, job: JobPaths) -> Fault:
@@ -264,7 +232,7 @@ def _unreadable(site: Site, error: MetricError, job: JobPaths) -> Fault:
     said = last_line(job.stdout) or last_line(job.stderr)
     seen = f"the last line of the output was {said!r}" if said else "the command printed nothing"
     mend = f"have it print `{metric}: <number>`, or say under `metrics` where the number is"
-    return _fault(site, f"metrics.{metric}", f"the dry run gave no value: {error}; {seen}", mend)
+    return fault_at(site, f"metrics.{metric}", f"the dry run gave no value: {error}; {seen}", mend)
 
 
 @contextmanager
@@ -274,18 +242,35 @@ def _dry_tree(site: Site, commit: str) -> Iterator[tuple[Path, JobPaths]]:
     before = exclude.read_bytes() if exclude.exists() else None
     fresh = not site.paths.runtime.exists()
     trees = Worktrees(site.paths)
+    _clear_killed(site, trees)
     # Two processes may look at the same study at once.
-    replica = f"dry-run-{os.getpid()}"
+    replica = f"{DRY_RUN}{os.getpid()}"
     try:
         tree = trees.ensure_replica_tree(0, commit, replica)
-        # Among the trees: what a killed preflight leaves is cleared away with theirs.
-        with tempfile.TemporaryDirectory(prefix="dry-run-", dir=site.paths.worktrees) as scratch:
-            yield tree, JobPaths(Path(scratch, "job"))
+        yield tree, _job_of(tree)
     finally:
         trees.remove(site.paths.worktree(0, replica=replica))
         if fresh and _clear_runtime(site.paths):
             exclude.unlink() if before is None else exclude.write_bytes(before)
             _remove_empty(site.git.common_dir / "worktrees")
+
+
+def _job_of(tree: Path) -> JobPaths:
+    """The dry run's job, in git's own folder for the tree, so that it goes with it."""
+    return JobPaths(Git(tree).git_dir() / "dry-run")
+
+
+def _clear_killed(site: Site, trees: Worktrees) -> None:
+    """End the dry runs of processes that were killed, and take their trees away."""
+    for tree in site.paths.worktrees.glob(site.paths.worktree(0, replica=f"{DRY_RUN}*").name):
+        pid = int(tree.name.removeprefix(site.paths.worktree(0, replica=DRY_RUN).name))
+        if pid == os.getpid() or not psutil.pid_exists(pid):
+            site.backend.cancel({_key(site): _job_of(tree).directory})
+            trees.remove(tree)
+
+
+def _key(site: Site) -> str:
+    return f"{site.study.study}/dry-run"
 
 
 def _clear_runtime(paths: StudyPaths) -> bool:

@@ -27,6 +27,7 @@ __all__ = [
     "read_branches",
     "read_study",
     "read_submissions",
+    "without_branch",
     "write_study",
     "write_submission",
 ]
@@ -75,11 +76,15 @@ def write_submission(experiment: Experiment, run: Run, job: Job) -> None:
 
 def read_submissions(paths: StudyPaths) -> Iterator[tuple[JobPaths, Submission | None]]:
     """Every job folder with its submission: None where it cannot be read, or nothing was ever submitted in it."""
-    for job in paths.jobs:
+    for folder in paths.jobs:
         try:
-            yield job, Submission.model_validate_json(job.run.read_bytes())
+            submission = Submission.model_validate_json(folder.run.read_bytes())
         except (OSError, ValidationError):
-            yield job, None
+            yield folder, None
+        else:
+            # The repository may have moved since.
+            job = submission.job.model_copy(update={"directory": str(folder.directory)})
+            yield folder, submission.model_copy(update={"job": job})
 
 
 def read_branches(git: Git, study: str) -> Iterator[tuple[str, Branch | None]]:
@@ -91,6 +96,15 @@ def read_branches(git: Git, study: str) -> Iterator[tuple[str, Branch | None]]:
                 yield name, _branch(git, name, tip, study, configuration)
             except (GitError, ValidationError, KeyError, TypeError):
                 yield name, None
+
+
+def without_branch(paths: StudyPaths, experiment: Experiment) -> Branch:
+    """An experiment whose branch was deleted, from the copy of its result card; without one it is as it was started."""
+    try:
+        card = json.loads(paths.result_card(experiment.number).read_bytes())
+        return _with_card(experiment, card if card["commit"] == experiment.commit else None)
+    except (OSError, ValueError, KeyError, TypeError):
+        return Branch(experiment)
 
 
 def ended_on_card(git: Git, commit: str) -> set[str]:
@@ -112,6 +126,10 @@ def _branch(git: Git, name: str, tip: str, study: str, configuration: dict[str, 
     experiment = Experiment.model_validate(
         fields | {"number": own["experiment"], "branch": name, "commit": first, "card_commit": last if card else None}
     )
+    return _with_card(experiment, card)
+
+
+def _with_card(experiment: Experiment, card: dict[str, Any] | None) -> Branch:
     if card is None:
         return Branch(experiment)
     verdict = Verdict.model_validate(card["verdict"]) if card["verdict"] else None

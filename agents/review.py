@@ -10,11 +10,12 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from nightlab.agents.audit import audit
-from nightlab.agents.cards import result_files
+from nightlab.agents.cards import CARD, result_files
 from nightlab.agents.context import Lab
 from nightlab.agents.history import LOST
 from nightlab.knowledge.lessons import append, make_lesson, read
 from nightlab.knowledge.records import Experiment, ExperimentState, Lesson, Run, RunState, Verdict, VerdictKind
+from nightlab.tools.files import write_atomically
 
 __all__ = ["PENDING", "ReviewState", "conclude_experiment", "review_agent", "settled_experiments"]
 
@@ -52,7 +53,7 @@ def audit_run(lab: Lab, run: Run) -> None:
     experiment = lab.ledger.experiment(run.number)
     job, observation = lab.ledger.job(run.key), lab.ledger.observation(run.key)
     assert job is not None and observation is not None, f"run {run.key} is measured without a job or an observation"
-    reasons = audit(lab, experiment, job, observation)
+    reasons = audit(lab, experiment, job, observation, overrides=run.overrides)
     if reasons:
         with lab.ledger.transaction():
             lab.ledger.update_run(run.key, state=RunState.REJECTED, cause="review", detail="; ".join(reasons))
@@ -129,7 +130,7 @@ def write_lesson(lab: Lab, experiment: Experiment, verdict: Verdict) -> None:
         now=lab.now(),
     )
     if not told or _content(told[-1]) != _content(lesson):
-        append(lab.lessons_path, lesson)
+        append(lab.lessons_path, lesson, redact=lab.redactor.redact_data)
 
 
 def _is_of(lesson: Lesson, experiment: Experiment) -> bool:
@@ -156,8 +157,12 @@ def write_card(lab: Lab, experiment: Experiment, verdict: Verdict | None) -> str
     )
     subject = f"experiment {experiment.number:02d}: {verdict.kind if verdict else 'measured'}"
     body = verdict.reason if verdict else "The yardstick of the study."
-    files = result_files(lab.study, experiment, entries, verdict, lab.launcher, tree)
+    files = result_files(lab.study, experiment, entries, verdict, lab.launcher, tree, lab.redactor)
+    if turned := next((run.overrides for run in reversed(runs) if run.state is RunState.REVIEWED), None):
+        # What is merged must be what ran: with the values a remedy turned.
+        files |= lab.launcher.files({**experiment.parameters, **turned}, tree)
     commit = lab.worktrees.commit_files(tree, files, f"{subject}\n\n{body}")
+    write_atomically(lab.paths.result_card(experiment.number), files[CARD])
     lab.worktrees.remove_experiment(experiment.number)
     return commit
 

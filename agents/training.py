@@ -10,11 +10,12 @@ from typing_extensions import TypedDict
 
 from nightlab.agents.cards import experiment_files
 from nightlab.agents.context import Lab
-from nightlab.agents.evaluation import fail
+from nightlab.agents.failures import fail
 from nightlab.agents.recovery import write_submission
 from nightlab.errors import LauncherError
 from nightlab.knowledge.records import Experiment, ExperimentState, Job, JobState, Run, RunState
 from nightlab.tools.backends.base import JobSpec
+from nightlab.tools.files import write_atomically
 from nightlab.worktrees.inputs import init_submodules, link_inputs
 
 __all__ = ["TrainingState", "adopt_started", "free_slots", "training_agent"]
@@ -99,13 +100,17 @@ def prepare(lab: Lab, run: Run) -> Path:
     tree = tree_of(lab, experiment, run)
     link_inputs(lab.paths.root, tree, lab.study.inputs)
     init_submodules(tree)
+    if run.overrides:
+        # Only in this run's own tree: the experiment's commit stays what was asked for.
+        for path, text in lab.launcher.files({**experiment.parameters, **run.overrides}, tree).items():
+            write_atomically(tree / path, text)
     lab.prepared[run.key] = tree
     return tree
 
 
 def _commit_configuration(lab: Lab, experiment: Experiment) -> Experiment:
     tree = lab.worktrees.ensure_branch_tree(experiment.number, experiment.branch, experiment.base_commit, None)
-    files = experiment_files(lab.study, experiment, lab.launcher, tree)
+    files = experiment_files(lab.study, experiment, lab.launcher, tree, lab.redactor)
     files |= lab.launcher.files(experiment.parameters, tree)
     subject = f"experiment {experiment.number:02d}: {experiment.variable}"
     commit = lab.worktrees.commit_files(tree, files, f"{subject}\n\n{experiment.reason}")
@@ -131,7 +136,8 @@ def submit(lab: Lab, run: Run, slot: int) -> None:
     experiment = lab.ledger.experiment(run.number)
     paths = lab.paths.job(run.number, run.seed, run.attempt)
     paths.output.mkdir(parents=True, exist_ok=True)
-    launch = lab.launcher.launch(experiment.parameters, seed=run.seed, tree=tree, output=paths.output)
+    parameters = {**experiment.parameters, **run.overrides}
+    launch = lab.launcher.launch(parameters, seed=run.seed, tree=tree, output=paths.output)
     job = lab.ledger.intend_job(
         Job(key=run.key, backend=lab.backend.name, slot=slot, directory=str(paths.directory), worktree=str(tree))
     )
@@ -140,7 +146,7 @@ def submit(lab: Lab, run: Run, slot: int) -> None:
         key=run.key,
         command=launch.command,
         cwd=launch.cwd,
-        env=launch.env,
+        env={**launch.env, **run.extra_env},
         directory=paths.directory,
         slot=slot,
         timeout_seconds=lab.study.backend.timeout_seconds,

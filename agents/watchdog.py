@@ -6,13 +6,16 @@ import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nightlab.agents.context import Lab
 from nightlab.configs.paths import JobPaths
 from nightlab.configs.watchdog import Watchdog
 from nightlab.knowledge.records import Job, JobState
 from nightlab.tools.files import write_atomically
 from nightlab.tools.metrics.curve import LossTail
+
+if TYPE_CHECKING:
+    from nightlab.agents.context import Lab
 
 __all__ = ["Finding", "Watch", "ended_by_watchdog"]
 

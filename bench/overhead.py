@@ -40,6 +40,20 @@ TURNS = 200
 Row = tuple[str, str]
 
 
+class Clock:
+    """Wall and CPU time since it was made; the second hardly depends on what else the machine does."""
+
+    def __init__(self) -> None:
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
+
+    def milliseconds(self, times: int = 1) -> str:
+        wall, cpu = (1000 * (now - then) / times for now, then in self._pairs())
+        return f"{cpu:.0f} ms CPU, {wall:.0f} ms wall"
+
+    def _pairs(self) -> tuple[tuple[float, float], ...]:
+        return (time.perf_counter(), self.wall), (time.process_time(), self.cpu)
+
+
 class BusyBackend:
     """Two slots whose jobs never end, so that a turn of the loop has nothing to do but look."""
 
@@ -48,7 +62,7 @@ class BusyBackend:
 
     def __init__(self) -> None:
         self.turns = 0
-        self.began = 0.0
+        self.began = Clock()
 
     def submit(self, spec: JobSpec) -> str:
         return spec.key
@@ -63,7 +77,7 @@ class BusyBackend:
         """Says at once that a job ended; counting starts with the second turn, when the slots are full."""
         self.turns += 1
         if self.turns == 1:
-            self.began = time.perf_counter()
+            self.began = Clock()
         return True
 
     def cancel(self, _directories: Mapping[str, Path]) -> list[str]:
@@ -93,13 +107,13 @@ def size_rows(folder: Path, size: int) -> list[Row]:
     with open_lab(place, loaded.study, stop_requested=lambda: backend.turns > TURNS) as lab:
         lab.backend = backend
         run_lab(lab)
-        turn = (time.perf_counter() - backend.began) / TURNS
+        turn = backend.began.milliseconds(TURNS)
         seconds = best_of(lambda: propose(lab.study, history_now(lab), 0))
         reading = best_of(lambda: history_now(lab))
     kilobytes = sum(path.stat().st_size for path in place.paths.folder.glob("checkpoints.sqlite*")) / 1024
     return [
-        (f"a turn with all slots busy, {size} experiments", f"{1000 * turn:.0f} ms"),
-        (f"planning anew, {size} experiments", f"{1000 * seconds:.0f} ms ({1000 * reading:.0f} ms of it reading)"),
+        (f"a turn with all slots busy, {size} experiments", turn),
+        (f"planning anew, {size} experiments", f"{1000 * seconds:.0f} ms CPU, {1000 * reading:.0f} ms of it reading"),
         (f"checkpoints after {TURNS} turns, {size} experiments", f"{kilobytes:.0f} KiB"),
     ]
 
@@ -108,15 +122,15 @@ def start_rows(folder: Path) -> list[Row]:
     size = SIZES[-1]
     loaded = load_study(folder / str(size) / "study.yaml")
     place, backend = locate(loaded), BusyBackend()
-    began = time.perf_counter()
+    began = Clock()
     with open_lab(place, loaded.study, stop_requested=lambda: backend.turns > 0) as lab:
         lab.backend = backend
         run_lab(lab)
-    opening = time.perf_counter() - began
+    opening = began.milliseconds()
     finished = long_night(folder / "finished", size, finished=True)
     again = min(cpu_seconds([sys.executable, "-m", "nightlab", "run", str(finished)]) for _ in range(3))
     return [
-        (f"opening a study of {size} experiments, to the end of the first turn", f"{1000 * opening:.0f} ms"),
+        (f"opening a study of {size} experiments, to the end of the first turn", opening),
         (f"`nightlab run` of a finished study of {size} experiments, CPU", f"{again:.1f} s"),
     ]
 
@@ -170,23 +184,24 @@ def cpu_now() -> float:
 
 
 def best_of(call: Callable[[], object], repeats: int = 5) -> float:
-    """Seconds of the fastest of some calls."""
+    """CPU seconds of the fastest of some calls."""
     times = []
     for _ in range(repeats):
-        began = time.perf_counter()
+        began = time.process_time()
         call()
-        times.append(time.perf_counter() - began)
+        times.append(time.process_time() - began)
     return min(times)
 
 
 def page(rows: list[Row]) -> str:
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    machine = f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.system()}"
+    load = os.getloadavg()[1]
+    machine = f"Python {platform.python_version()}, {os.cpu_count()} cores (load {load:.1f}), {platform.system()}"
     head = [
         "# What the lab itself costs",
         "",
         f"{datetime.now(UTC):%Y-%m-%d}, {machine}; {packages}.",
-        "Wall time unless it says CPU; `make bench` measures again.",
+        "Gaps and utilisation are wall time and grow with the machine's load; `make bench` measures again.",
         "",
         "| what | figure |",
         "|---|---|",

@@ -122,6 +122,11 @@ def _plain(kind: str, shown: str, value: object, context: Mapping[str, Any]) -> 
             return f"{shown} is not a finite number", None
         case "duration":
             return f"{shown} is not a duration", "write for example 90s, 5m, 1h30m or 9h"
+        case "policy":
+            return (
+                f"{shown} is not a policy",
+                "write auto, ask, ask-with-default, or a section with policy and deadline",
+            )
         case "size":
             return f"{shown} is not a size", "write for example 500MB, 1.5GB or 2GiB"
         case "list_type":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ __all__ = ["JobPaths", "StudyPaths", "has_jobs"]
 
 RUNTIME = ".nightlab"
 LOGS = "logs"
+JOB_FOLDER = re.compile(r"seed--?\d+-attempt-\d+")
 
 
 def has_jobs(folder: Path) -> bool:
@@ -168,13 +170,18 @@ class StudyPaths:
     def experiment_logs(self, number: int) -> Path:
         return self.logs / f"experiment-{number:02d}"
 
+    def result_card(self, number: int) -> Path:
+        """A copy of the experiment's result card: its branch may be deleted."""
+        return self.experiment_logs(number) / "RESULT.json"
+
     def job(self, number: int, seed: int, attempt: int) -> JobPaths:
         return JobPaths(self.experiment_logs(number) / f"seed-{seed}-attempt-{attempt}")
 
     @property
     def jobs(self) -> list[JobPaths]:
-        """The folders of all jobs, those that never started included."""
-        return [JobPaths(folder) for folder in sorted(self.logs.glob("experiment-*/seed-*-attempt-*"))]
+        """The folders of all jobs, those that never started included; not what was set aside."""
+        folders = sorted(self.logs.glob("experiment-*/seed-*-attempt-*"))
+        return [JobPaths(folder) for folder in folders if JOB_FOLDER.fullmatch(folder.name)]
 
     @property
     def dry_run(self) -> JobPaths:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from nightlab.configs.approvals import Decision
 from nightlab.configs.fields import sections
 from nightlab.configs.section import Section
 from nightlab.configs.study import Name, RepositoryPath, Scalar, Slug
@@ -52,6 +53,7 @@ _NAMED: tuple[tuple[Any, str], ...] = (
     (Duration, "duration"),
     (Size, "size"),
     (Flag, "true or false"),
+    (Decision, "`auto`, `ask`, `ask-with-default` or a section"),
     (Scalar, "value"),
     (bool, "true or false"),
     (int, "whole number"),
@@ -64,12 +66,15 @@ _BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 def reference_page() -> str:
     """The page as Markdown: a table for each section with key, type, default and meaning."""
-    parts = [_INTRODUCTION, *(_section(place, section) for place, section in sections().items())]
+    places: dict[type[Section], list[str]] = {}
+    for place, section in sections().items():
+        places.setdefault(section, []).append(place)
+    parts = [_INTRODUCTION, *(_section(standing, section) for section, standing in places.items())]
     return "\n".join(parts)
 
 
-def _section(place: str, section: type[Section]) -> str:
-    title = f"`{place}`" if place else "Top of the file"
+def _section(places: Sequence[str], section: type[Section]) -> str:
+    title = ", ".join(f"`{place}`" for place in places if place) or "Top of the file"
     summary = " ".join((section.__doc__ or "").split())
     kinds = get_type_hints(section, include_extras=True)
     rows = [

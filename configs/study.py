@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 import shlex
-from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from nightlab.configs.approvals import Approvals
+from nightlab.configs.budget import Budget
 from nightlab.configs.disk import DiskSettings
+from nightlab.configs.failures import Failures
+from nightlab.configs.notify import Notify
+from nightlab.configs.prices import Prices
 from nightlab.configs.problems import Location, Problem, refuse
 from nightlab.configs.section import Section
-from nightlab.configs.units import Duration, Flag, next_clock_time
+from nightlab.configs.units import Duration, Flag
+from nightlab.configs.watchdog import Watchdog
 
 __all__ = [
     "GIVEN_PLACEHOLDERS",
@@ -27,6 +32,7 @@ __all__ = [
     "MetricSource",
     "Objective",
     "ParameterPassing",
+    "Prices",
     "Scalar",
     "SearchSettings",
     "Study",
@@ -259,6 +265,11 @@ class BackendSettings(Section):
     pass_env: list[str] = Field(default_factory=list)
     """Names of further variables of your shell that jobs may see; all others but a short allow-list are withheld."""
 
+    @property
+    def gpus_per_job(self) -> int:
+        """GPUs that each job has to itself."""
+        return len(self.gpus) // self.slots
+
     @model_validator(mode="after")
     def _shares(self) -> BackendSettings:
         if self.gpus and len(self.gpus) < self.slots:
@@ -296,42 +307,12 @@ class SearchSettings(Section):
     combine_factors: Annotated[int, Field(ge=2, le=15)] = 7
     """How many of the best single changes enter the array at most."""
     confirm_seeds: Annotated[int, Field(ge=2, le=20)] = 3
-    """Fresh seeds for each finalist and for the baseline beside it."""
+    """Fresh seeds for each finalist and for the baseline beside it. A win stands on all of them: the runs for one
+    finalist are always held back, and where time or money runs out before, it is reported as not confirmed."""
     confirm_candidates: Annotated[int, Field(ge=1, le=5)] = 2
     """Finalists to confirm."""
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
     """Confidence of intervals; a win is corrected for the number of finalists."""
-
-
-class Budget(Section):
-    """What the study may use; it ends when the first of them is spent, with confirmation kept in reserve."""
-
-    runs: Annotated[int, Field(ge=1)] | None = None
-    """Training runs in all: replicates, retries and confirmation included."""
-    experiments: Annotated[int, Field(ge=1)] | None = None
-    """Configurations tried, the baseline not counted."""
-    duration_seconds: Duration | None = Field(default=None, alias="duration")
-    """Wall-clock time from the first start, e.g. `9h`."""
-    until: str | None = None
-    """Wall-clock time to be finished by, local time `HH:MM` or an ISO date-time."""
-
-    @model_validator(mode="after")
-    def _bounded(self) -> Budget:
-        if all(value is None for value in (self.runs, self.experiments, self.duration_seconds, self.until)):
-            refuse(Problem("sets no limit", (), "give at least one of runs, experiments, duration, until"))
-        if self.until is not None:
-            try:
-                next_clock_time(self.until, datetime.now(UTC))
-            except ValueError:
-                refuse(Problem("is neither HH:MM nor an ISO date-time", ("until",), "for example until: 07:30"))
-        return self
-
-
-class Approvals(Section):
-    """Which decisions wait for a person."""
-
-    plan: Literal["auto", "ask"] = "auto"
-    """`ask`: after the baseline the lab shows its plan and waits for `nightlab answer`."""
 
 
 class Study(Section):
@@ -373,10 +354,21 @@ class Study(Section):
     """How the lab searches and when it believes."""
     budget: Budget
     """What the study may use."""
+    prices: Prices = Prices()
+    """What runs cost, for a budget of money."""
     approvals: Approvals = Approvals()
     """Which decisions wait for a person."""
+    notify: Notify = Notify()
+    """Whom the lab tells what."""
+    watchdog: Watchdog = Watchdog()
+    """When a running job is ended before its time."""
+    failures: Failures = Failures()
+    """What happens when runs fail."""
     disk: DiskSettings = DiskSettings()
     """How much of the disk the lab leaves alone."""
+    secrets: list[str] = Field(default_factory=list)
+    """What is never written anywhere: names of variables of your shell (`NAME` or `env:NAME`) or values themselves, of
+    at least 6 characters. Variables whose names look like keys (`…_TOKEN`, `…_KEY`, `…_PASSWORD`) are secret already."""
     lessons: str | None = None
     """Path of the lessons file; by default `.nightlab/lessons.jsonl`, shared by all studies of the repository."""
     author: str = ""
@@ -398,7 +390,7 @@ class Study(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Study:
-        problems = [*self._problems_of_space(), *self._problems_of_names()]
+        problems = [*self._problems_of_space(), *self._problems_of_names(), *self._problems_of_budget()]
         if problems:
             refuse(*problems, across_sections=True)
         return self
@@ -427,6 +419,20 @@ class Study(Section):
                     for value in values
                     if isinstance(value, int | float) and value <= 0
                 ]
+        return problems
+
+    def _problems_of_budget(self) -> list[Problem]:
+        """Limits on what nothing is counted by."""
+        problems, budget = [], self.budget
+        if budget.gpu_hours is not None and not self.backend.gpus:
+            mend = "list the GPU ids there, or set another limit"
+            problems.append(
+                Problem("counts nothing: backend.gpus lists no GPU", ("budget", "gpu_hours"), mend, budget.gpu_hours)
+            )
+        if budget.cost_usd is not None and not self.prices.cost_usd(3600, self.backend.gpus_per_job):
+            mend = "set prices.gpu_hour_usd (with backend.gpus), prices.slot_hour_usd or prices.run_usd"
+            at: Location = ("budget", "cost_usd")
+            problems.append(Problem("counts nothing: by the prices every run is free", at, mend, budget.cost_usd))
         return problems
 
     def _problems_of_names(self) -> list[Problem]:

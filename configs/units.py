@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, time, timedelta
 from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BeforeValidator, ByteSize, Field, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
@@ -50,14 +51,30 @@ Size = Annotated[_Whole, BeforeValidator(parse_size, json_schema_input_type=_Who
 
 
 def next_clock_time(text: str, now: datetime) -> datetime:
-    """The next moment (same time zone as `now`) that a wall clock shows `HH:MM`; an ISO date-time stands for itself.
+    """The next moment that a wall clock shows `HH:MM`, in the time zone named behind it or else in that of `now`.
 
-    Raises ValueError for anything else.
+    An ISO date-time, with an offset, a zone or neither, stands for itself. Raises KeyError for an unknown time zone,
+    ValueError for any other text.
     """
+    moment, _, name = text.strip().rpartition(" ")
+    if moment[:1].isdigit() and name[:1].isalpha():
+        now = now.astimezone(_zone(name))
+    else:
+        moment = text.strip()
     try:
-        clock = time.fromisoformat(text)
+        clock = time.fromisoformat(moment)
     except ValueError:
-        moment = datetime.fromisoformat(text)
-        return moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)
-    today = now.replace(hour=clock.hour, minute=clock.minute, second=clock.second, microsecond=0)
-    return today if today > now else today + timedelta(days=1)
+        stated = datetime.fromisoformat(moment)
+        return stated if stated.tzinfo else stated.replace(tzinfo=now.tzinfo)
+    if clock.tzinfo:
+        now = now.astimezone(clock.tzinfo)
+    today = now.replace(hour=clock.hour, minute=clock.minute, second=clock.second, microsecond=0, fold=0)
+    return today if today.timestamp() > now.timestamp() else today + timedelta(days=1)
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, ZoneInfoNotFoundError) as error:
+        # A folder of zones such as `Europe` is an OSError, a name that climbs out of the data a ValueError.
+        raise KeyError(name) from error

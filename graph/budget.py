@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from nightlab.agents.context import Lab
 from nightlab.agents.history import history_of
-from nightlab.configs.study import Budget
+from nightlab.agents.spending import usage_of
+from nightlab.configs.budget import Budget
 from nightlab.configs.units import next_clock_time
-from nightlab.knowledge.records import RunState
+from nightlab.knowledge.records import Run
+from nightlab.search import spending
 from nightlab.search.history import History
+from nightlab.search.spending import Usage
 
-__all__ = ["deadline_of", "experiments_left", "history_now", "runs_left"]
-
-UNLIMITED = 1_000_000
-# Kept free at the end of a night with a deadline: reports and result cards are written in it.
-REPORT_SECONDS = 5.0
+__all__ = ["deadline_of", "experiments_left", "history_now", "reserve", "runs_left"]
 
 
 def deadline_of(budget: Budget, started_at: datetime, now: datetime) -> datetime | None:
@@ -35,8 +33,16 @@ def deadline_of(budget: Budget, started_at: datetime, now: datetime) -> datetime
 
 def history_now(lab: Lab) -> History:
     """What the ledger holds, with what the budget still allows."""
-    history = history_of(lab.ledger, runs_left=runs_left(lab), known=lab.configurations)
-    return replace(history, experiments_left=experiments_left(lab, history))
+    usage = _usage(lab)
+    left = spending.runs_left(lab.study, usage)
+    history = history_of(lab.ledger, runs_left=left, known=lab.configurations)
+    # Where the clock is what limits, one more round is left to confirmation: a pace is not a promise.
+    is_timed = left and left == spending.by_time(lab.study, usage)
+    return replace(
+        history,
+        experiments_left=experiments_left(lab, history),
+        margin=lab.study.backend.slots if is_timed else 0,
+    )
 
 
 def experiments_left(lab: Lab, history: History) -> int | None:
@@ -48,21 +54,18 @@ def experiments_left(lab: Lab, history: History) -> int | None:
 
 
 def runs_left(lab: Lab) -> int:
-    """Runs that may still be planned, by count and by the time that is left at the pace seen so far."""
-    limit = lab.study.budget.runs
-    by_count = UNLIMITED if limit is None else limit - lab.ledger.spend_totals().runs
-    return max(0, min(by_count, _affordable_in_time(lab)))
+    """Runs that may still be planned: what the tightest of the budgets allows at the pace seen so far."""
+    return spending.runs_left(lab.study, _usage(lab))
 
 
-def _affordable_in_time(lab: Lab) -> int:
-    if lab.deadline is None:
-        return UNLIMITED
-    seconds = (lab.deadline - lab.now()).total_seconds() - REPORT_SECONDS
-    if seconds <= 0:
-        return 0
-    walls = lab.ledger.wall_seconds()
-    if not walls:
-        return UNLIMITED
-    in_flight = len(lab.ledger.runs(states=(RunState.PLANNED, RunState.SUBMITTED)))
-    # A slot that cannot finish one more run before the deadline gets none.
-    return max(0, lab.backend.slots * int(seconds / max(statistics.median(walls), 1e-3)) - in_flight)
+def reserve(lab: Lab, run: Run) -> None:
+    """Write into the ledger what a run that was just planned will take of GPU-hours and money."""
+    pace = _usage(lab).run_seconds
+    seconds = pace if pace is not None else lab.study.backend.timeout_seconds or 0.0
+    gpu_hours, cost_usd = spending.run_amounts(lab.study, seconds)
+    lab.ledger.reserve(run.key, gpu_hours=gpu_hours, cost_usd=cost_usd)
+
+
+def _usage(lab: Lab) -> Usage:
+    # The lab's own deadline: a test or a caller may have given it another than the ledger's.
+    return replace(usage_of(lab.ledger, lab.now()), deadline=lab.deadline)

@@ -7,17 +7,22 @@ a thousand experiments would otherwise leave tens of megabytes behind.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.serde.types import ERROR
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from nightlab.configs.files import set_aside
+from nightlab.configs.wording import one_line
 from nightlab.knowledge.sqlite import disk_error
 
 __all__ = ["mend_checkpoints", "open_checkpoints", "prune"]
 
+MAX_TOLD = 200
 TABLES = ("checkpoints", "writes")
 
 KEEP = 8
@@ -34,7 +39,7 @@ def open_checkpoints(path: Path) -> Iterator[SqliteSaver]:
     try:
         # Of use only before the first table is made.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
-        saver = SqliteSaver(connection)
+        saver = _Saver(connection)
         saver.setup()
         yield saver
     except sqlite3.Error as error:
@@ -52,7 +57,18 @@ def mend_checkpoints(path: Path, thread: str) -> str | None:
     """
     if not path.exists() or not path.stat().st_size or (damage := _damage(path, thread)) is None:
         return None
+    damage = one_line(damage[:MAX_TOLD])
     return f"{path}: is damaged: {damage} (begun anew; the old file is kept as {set_aside(path).name})"
+
+
+class _Saver(SqliteSaver):
+    """Keeps no errors: nothing reads them from here, and their text may hold a secret."""
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        kept = [(channel, value) for channel, value in writes if channel != ERROR]
+        super().put_writes(config, kept, task_id, task_path)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -65,7 +81,7 @@ def _damage(path: Path, thread: str) -> str | None:
     try:
         verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
         if verdict != "ok":
-            return verdict.splitlines()[-1]
+            return verdict
         saver = SqliteSaver(connection)
         saver.setup()
         if _columns(connection) != _expected_columns():
@@ -78,7 +94,7 @@ def _damage(path: Path, thread: str) -> str | None:
         raise
     except (ValueError, TypeError, LookupError, AttributeError, ImportError) as error:
         # Whatever the decoder makes of bytes that are no checkpoint any more.
-        return f"its last checkpoint cannot be read: {error}".splitlines()[0]
+        return f"its last checkpoint cannot be read: {error}"
     finally:
         connection.close()
     return None
@@ -88,8 +104,8 @@ _DAMAGE = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_IOERR_SHOR
 
 
 def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
-    pairs = (connection.execute(f"SELECT name FROM pragma_table_info('{table}')") for table in TABLES)
-    return {(table, row[0]) for table, rows in zip(TABLES, pairs, strict=True) for row in rows}
+    query = "SELECT name FROM pragma_table_info(?)"
+    return {(table, name) for table in TABLES for (name,) in connection.execute(query, (table,))}
 
 
 def _expected_columns() -> set[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""A disk that runs full: no new job while there is too little room, and a pause when the records themselves have none."""
+"""A disk that runs full: no new job while there is too little room, and a pause when the records have none either."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from nightlab.agents.context import Lab
 from nightlab.errors import DiskError, LedgerError
 from nightlab.knowledge.records import Question, StudyStatus
 from nightlab.tools.disk import free_bytes, release_reserve, require_space
+from nightlab.tools.notify.messages import disk_low
 
 __all__ = ["KIND", "RECORD_BYTES", "pause", "watch_disk"]
 
@@ -29,9 +30,9 @@ def watch_disk(lab: Lab) -> None:
             lab.ledger.answer(question.id, MADE, by="nightlab")
             lab.ledger.add_event("disk", "there is room on the disk again: the study goes on")
     elif not asked:
-        wanted = humanize.naturalsize(lab.study.disk.min_free_bytes)
-        free = humanize.naturalsize(free_bytes(lab.paths.runtime))
-        _ask(lab, f"{free} free on the disk of {lab.paths.runtime}; disk.min_free is {wanted}")
+        wanted_bytes = lab.study.disk.min_free_bytes
+        wanted, free = humanize.naturalsize(wanted_bytes), humanize.naturalsize(free_bytes(lab.paths.runtime))
+        _ask(lab, f"{free} free on the disk of {lab.paths.runtime}; disk.min_free is {wanted}", wanted_bytes)
 
 
 def pause(lab: Lab, error: DiskError) -> None:
@@ -41,7 +42,7 @@ def pause(lab: Lab, error: DiskError) -> None:
         with lab.ledger.transaction():
             lab.ledger.update_study(status=StudyStatus.WAITING)
             if not _open_questions(lab):
-                _ask(lab, str(error))
+                _ask(lab, str(error), RECORD_BYTES)
         lab.on_change()
     except (DiskError, LedgerError):
         # Whoever looks at the study sees that no lab runs it, and the command has said why.
@@ -52,7 +53,7 @@ def _open_questions(lab: Lab) -> list[Question]:
     return [question for question in lab.ledger.questions(open_only=True) if question.kind == KIND]
 
 
-def _ask(lab: Lab, what: str) -> None:
+def _ask(lab: Lab, what: str, needed_bytes: int) -> None:
     number = sum(question.kind == KIND for question in lab.ledger.questions()) + 1
     text = f"No new job: {what}. Make room; a running lab goes on by itself."
     question = Question(
@@ -68,3 +69,5 @@ def _ask(lab: Lab, what: str) -> None:
     with lab.ledger.transaction():
         lab.ledger.ask(question)
         lab.ledger.add_event("question", text)
+    left_bytes = free_bytes(lab.paths.runtime)
+    lab.notify(disk_low(lab.study.study, lab.paths.runtime, left_bytes, needed_bytes, occasion=question.id))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from langgraph.types import Command
+from langgraph.types import Command, Interrupt
 
 from nightlab.agents.context import Lab
 from nightlab.agents.recovery import write_study
 from nightlab.errors import DiskError
 from nightlab.graph.checkpoints import mend_checkpoints, open_checkpoints, prune
 from nightlab.graph.disk import pause
-from nightlab.graph.questions import asked_plan
+from nightlab.graph.questions import settle_overdue
 from nightlab.graph.state import GRAPH_VERSION, LabState
 from nightlab.graph.supervisor import build_supervisor
 from nightlab.knowledge.records import StudyStatus
@@ -39,10 +40,11 @@ def run_lab(lab: Lab) -> StudyStatus:
             if damage := mend_checkpoints(lab.paths.checkpoints, lab.study.study):
                 lab.ledger.add_event("damaged", damage)
             status = _invoke(lab)
-            # Before the last word: nobody comes back to a study that is finished.
+            # The ledger has the last word: nobody comes back to a study that is finished there.
             if status is StudyStatus.FINISHED:
                 release_reserve(lab.paths.reserve)
-            write_study(lab.paths, lab.ledger.update_study(status=status))
+            write_study(lab.paths, lab.ledger.study_row().model_copy(update={"status": status}))
+            lab.ledger.update_study(status=status)
     except DiskError as error:
         pause(lab, error)
         raise
@@ -58,13 +60,22 @@ def _invoke(lab: Lab) -> StudyStatus:
         lab.prune_checkpoints = lambda: prune(saver, thread)
         lab.ledger.update_study(status=StudyStatus.RUNNING)
         entry: LabState | Command[Any] = {"study": thread, "graph_version": GRAPH_VERSION}
-        pending = graph.get_state(config).interrupts  # type: ignore[arg-type]
-        answered = asked_plan(lab)
-        if pending and answered is not None and answered.answer is not None:
-            entry = Command(resume={pending[0].id: {"answer": answered.answer, "by": answered.answered_by}})
+        settle_overdue(lab)
+        if answers := _answered(lab, graph.get_state(config).interrupts):  # type: ignore[arg-type]
+            entry = Command(resume=answers)
         output = graph.invoke(entry, config, context=lab, durability="sync", version="v2")  # type: ignore[call-overload]
         prune(saver, thread)
     return _status(lab, waiting=bool(output.interrupts))
+
+
+def _answered(lab: Lab, pending: Sequence[Interrupt]) -> dict[str, dict[str, str | None]]:
+    """Interrupt id → answer, for those that were answered in the ledger while no lab ran."""
+    asked = {interrupt.id: lab.ledger.question(str(interrupt.value["id"])) for interrupt in pending}
+    return {
+        interrupt_id: {"answer": question.answer, "by": question.answered_by}
+        for interrupt_id, question in asked.items()
+        if question is not None and question.answer is not None
+    }
 
 
 def _status(lab: Lab, *, waiting: bool) -> StudyStatus:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,22 @@ from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
 from nightlab.agents.analysis import analysis_agent, write_analysis_report
+from nightlab.agents.breaker import trips
 from nightlab.agents.context import Lab
 from nightlab.agents.evaluation import cancel_unstarted, evaluation_agent, observe_jobs
-from nightlab.agents.history import LOST, MOST_LOSSES, history_of
+from nightlab.agents.failures import retries_due, retry
+from nightlab.agents.history import history_of
 from nightlab.agents.recovery import write_study
 from nightlab.agents.review import conclude_experiment, review_agent, settled_experiments
 from nightlab.agents.training import adopt_started, due, free_slots, training_agent
 from nightlab.errors import GitError
-from nightlab.graph.budget import history_now, runs_left
+from nightlab.graph.budget import history_now, reserve, runs_left
+from nightlab.graph.decisions import ask_at_the_end
 from nightlab.graph.disk import watch_disk
-from nightlab.graph.questions import PLAN, plan_question
+from nightlab.graph.notices import tell_best, tell_end
+from nightlab.graph.questions import answer_model, ask_plan, holding, news_of, next_to_ask, settle_overdue
 from nightlab.graph.state import LabState
-from nightlab.knowledge.records import JobState, Run, RunState
+from nightlab.knowledge.records import JobState, RunState
 from nightlab.search.belief import judge_all
 from nightlab.search.engine import propose
 from nightlab.worktrees.names import branch_name
@@ -74,10 +79,13 @@ def observe(state: LabState, runtime: Runtime[Lab]) -> Update:
     """Record which jobs have ended; what was lost with its machine is planned again."""
     lab = runtime.context
     watch_disk(lab)
+    settle_overdue(lab)
+    # From here on the turn decides by what is known now: what changes meanwhile cuts its wait short.
+    lab.heard = news_of(lab)
     ended = observe_jobs(lab)
     if lab.is_overdue:
         _end_overdue(lab)
-    _retry_lost(lab)
+    _retry_failed(lab)
     if ended:
         lab.on_change()
     return {}
@@ -92,17 +100,12 @@ def _end_overdue(lab: Lab) -> None:
         cancel_unstarted(lab, run)
 
 
-def _retry_lost(lab: Lab) -> None:
-    """A run lost with its machine says nothing about its configuration: start it again, within the budget."""
-    for run in lab.ledger.runs(states=(RunState.FAILED,)):
-        if run.cause == LOST and _is_to_retry(lab, run) and runs_left(lab) > 0:
-            lab.ledger.retry(run.key)
-
-
-def _is_to_retry(lab: Lab, run: Run) -> bool:
-    """Whether it is the last attempt at its seed and was not lost too often."""
-    attempts = [other for other in lab.ledger.runs(run.number) if other.seed == run.seed]
-    return run == attempts[-1] and sum(other.cause == LOST for other in attempts) < MOST_LOSSES
+def _retry_failed(lab: Lab) -> None:
+    """Start again, within the budget, what failed for a reason that another attempt may not meet."""
+    for run in retries_due(lab):
+        if runs_left(lab) > 0:
+            with lab.ledger.transaction():
+                reserve(lab, retry(lab, run))
 
 
 def refill(state: LabState, runtime: Runtime[Lab]) -> Update:
@@ -131,15 +134,24 @@ def understand(state: LabState, runtime: Runtime[Lab]) -> Update:
     if lab.ledger.study_row().design is None and baseline:
         analysis_agent.invoke({"symptoms": []}, context=lab)
         write_study(lab.paths, lab.ledger.study_row())
-        return {"phase": "verify"}
-    return {}
+    ask_plan(lab)
+    return {"phase": "verify"} if lab.ledger.study_row().design is not None else {}
 
 
 def ask(state: LabState, runtime: Runtime[Lab]) -> Update:
-    """Nothing but the interrupt may stand before the answer: this node is run again from its top on resume."""
+    """Wait for a person, outside of any process.
+
+    Nothing that has an effect may stand before the interrupt: this node is run again from its top on resume. An answer
+    that is not among the options is refused there, and can be given again.
+    """
     lab = runtime.context
-    answer = interrupt(plan_question(lab).model_dump(mode="json"))
-    lab.ledger.answer(PLAN, str(answer["answer"]), by=str(answer["by"]))
+    question = lab.ledger.question(state["asking"])
+    if question is None or question.answer is not None:
+        return {}
+    given = interrupt(question.model_dump(mode="json"), response_schema=answer_model(question))
+    with lab.ledger.transaction():
+        lab.ledger.answer(question.id, given.answer, by=given.by)
+        lab.ledger.add_event("answered", f"{question.id}: {given.answer}, by {given.by}")
     return {}
 
 
@@ -148,10 +160,19 @@ def plan(state: LabState, runtime: Runtime[Lab]) -> Update:
     lab = runtime.context
     if lab.stop_requested():
         return {}
+    # Before anything is proposed: a run to be retried says nothing, and would be proposed again without its remedy.
+    _retry_failed(lab)
     room = len(free_slots(lab)) + LOOKAHEAD - len(_keys(lab, RunState.PLANNED))
     if room <= 0:
         return {"exhausted": False}
-    proposals = propose(lab.study, history_now(lab), lab.study.search.seed)
+    history = history_now(lab)
+    stopped = trips(lab)
+    if any(trip.factor is None for trip in stopped):
+        return {"exhausted": True}
+    left_out = {trip.factor for trip in stopped}
+    # The search itself stays a pure function of the history; what the breaker blocks is passed over here.
+    factors = tuple(factor for factor in history.factors if factor.name not in left_out)
+    proposals = propose(lab.study, replace(history, factors=factors), lab.study.search.seed)
     for proposal in proposals[: room if lab.has_room else 0]:
         with lab.ledger.transaction():
             run = lab.ledger.plan(
@@ -164,6 +185,7 @@ def plan(state: LabState, runtime: Runtime[Lab]) -> Update:
                 # Only what was cancelled or lost is proposed again: it says nothing.
                 retry=True,
             )
+            reserve(lab, run)
             lab.ledger.add_event("planned", proposal.reason, run.number)
     return {"exhausted": not proposals}
 
@@ -181,7 +203,7 @@ def _free_branch(lab: Lab, number: int, variable: str) -> str:
 def submit(state: LabState, runtime: Runtime[Lab]) -> Update:
     """Prepare and submit what was planned; what finds no slot is prepared for the next one."""
     lab = runtime.context
-    if not lab.stop_requested() and lab.has_room and (keys := due(lab)):
+    if not lab.stop_requested() and lab.has_room and not lab.is_paused and (keys := due(lab)):
         training_agent.invoke({"keys": keys}, context=lab)
     return {}
 
@@ -196,7 +218,8 @@ def learn(state: LabState, runtime: Runtime[Lab]) -> Update:
     steps = state.get("steps", 0) + 1
     if steps % PRUNE_EVERY == 0:
         lab.prune_checkpoints()
-    return {"steps": steps}
+    asked = next_to_ask(lab)
+    return {"steps": steps, "asking": asked.id if asked else ""}
 
 
 def _conclude_settled(lab: Lab) -> None:
@@ -209,7 +232,8 @@ def _conclude_settled(lab: Lab) -> None:
     for experiment in settled:
         conclude_experiment(lab, experiment, verdicts.get(experiment.number))
         if jobs and lab.backend.wait(jobs, 0.0):
-            return
+            break
+    tell_best(lab)
 
 
 def _running(lab: Lab) -> dict[str, Path]:
@@ -217,16 +241,22 @@ def _running(lab: Lab) -> dict[str, Path]:
 
 
 def wait(state: LabState, runtime: Runtime[Lab]) -> Update:
-    """Sleep until a job ends, a full disk has room, somebody asks to stop, or the budget's time is over."""
+    """Sleep until a job ends or is ended, a full disk has room, somebody stops or answers, or the time is over."""
     lab = runtime.context
     jobs, had_room = _running(lab), lab.has_room
-    give_up = time.monotonic() + (WAIT_SECONDS if jobs or not had_room else SLICE_SECONDS)
+    is_idle = not jobs and had_room and not lab.is_paused and not holding(lab)
+    give_up = time.monotonic() + (SLICE_SECONDS if is_idle else WAIT_SECONDS)
     while time.monotonic() < give_up and not lab.stop_requested() and not lab.is_overdue:
         if lab.backend.wait(jobs, SLICE_SECONDS) and jobs:
             break
-        if lab.has_room and not had_room:
+        if (lab.has_room and not had_room) or news_of(lab) != lab.heard or lab.watch.look(lab, time.monotonic()):
             break
     return {}
+
+
+def _has_budget(lab: Lab) -> bool:
+    history = history_now(lab)
+    return history.runs_left > 0 and history.experiments_left != 0
 
 
 def conclude(state: LabState, runtime: Runtime[Lab]) -> Update:
@@ -238,7 +268,10 @@ def conclude(state: LabState, runtime: Runtime[Lab]) -> Update:
         conclude_experiment(lab, experiment, verdicts.get(experiment.number))
     write_analysis_report(lab)
     lab.worktrees.remove_all()
+    tell_best(lab)
+    ask_at_the_end(lab, exhausted=state.get("exhausted", False) and not lab.is_overdue and _has_budget(lab))
     if lab.ledger.study_row().finished_at is None:
+        tell_end(lab)
         with lab.ledger.transaction():
             lab.ledger.update_study(finished_at=lab.now(), phase="done")
             lab.ledger.add_event("finished", "every verdict is in")

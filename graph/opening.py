@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nightlab.agents.context import Lab
+from nightlab.agents.secrecy import redactor_of
 from nightlab.configs.loading import LoadedStudy
 from nightlab.configs.paths import StudyPaths
 from nightlab.configs.study import Study
@@ -17,15 +18,32 @@ from nightlab.graph.state import GRAPH_VERSION
 from nightlab.knowledge.catalog import load_catalog
 from nightlab.knowledge.ledger import Ledger
 from nightlab.knowledge.records import StudyRow, StudyStatus, utc_now
+from nightlab.knowledge.signatures import load_signatures
 from nightlab.tools.backends.local import LocalBackend
 from nightlab.tools.launchers import launcher_for
+from nightlab.tools.redaction import Redactor
 from nightlab.worktrees.git import Git, find_root
 from nightlab.worktrees.trees import Worktrees
 
 __all__ = ["Place", "begin_study", "locate", "open_lab", "resume_study"]
 
 # What may be changed while a study goes on; everything else would make its results incomparable.
-CHANGEABLE = frozenset({"goal", "author", "budget", "backend", "approvals", "disk", "lessons"})
+CHANGEABLE = frozenset(
+    {
+        "goal",
+        "author",
+        "budget",
+        "prices",
+        "backend",
+        "approvals",
+        "notify",
+        "secrets",
+        "watchdog",
+        "failures",
+        "disk",
+        "lessons",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -35,12 +53,18 @@ class Place:
     root: Path
     paths: StudyPaths
     file: Path
+    redactor: Redactor = field(default_factory=Redactor.of)
+    """Knows the study's secrets."""
+
+    def open_ledger(self) -> Ledger:
+        """The ledger, which keeps secrets out; made when there is none. Raises what `Ledger.open` raises."""
+        return Ledger.open(self.paths.ledger, redact=self.redactor.redact_data)
 
 
 def locate(loaded: LoadedStudy) -> Place:
     """The training repository around the study file. Raises GitError when there is none."""
     root = find_root(loaded.file.parent)
-    return Place(root, StudyPaths(root, loaded.study.study), loaded.file)
+    return Place(root, StudyPaths(root, loaded.study.study), loaded.file, redactor_of(loaded.study))
 
 
 def begin_study(ledger: Ledger, study: Study, git: Git, base_commit: str) -> StudyRow:
@@ -72,7 +96,9 @@ def resume_study(ledger: Ledger, row: StudyRow, study: Study, file: Path) -> Stu
                 mend="finish it with the version that began it, or give the study a new name",
             )
         )
-    changed = [key for key in Study.model_fields if getattr(study, key) != getattr(row.study, key)]
+    # The ledger holds it without secrets, as they were known then.
+    study, held = ledger.safe_study(study), ledger.safe_study(row.study)
+    changed = [key for key in Study.model_fields if getattr(study, key) != getattr(held, key)]
     faults = [_not_comparable(key, row, file) for key in changed if key not in CHANGEABLE]
     if faults:
         raise ConfigError(faults)
@@ -103,20 +129,22 @@ def _not_comparable(key: str, row: StudyRow, file: Path) -> Fault:
 def open_lab(place: Place, study: Study, *, stop_requested: Callable[[], bool] | None = None) -> Iterator[Lab]:
     """The lab of a study whose ledger has begun."""
     catalog = load_catalog(place.root / study.catalog.file if study.catalog.file else None)
-    with Ledger.open(place.paths.ledger) as ledger:
+    with place.open_ledger() as ledger:
         row = ledger.study_row()
         lab = Lab(
             study=study,
             study_file=place.file,
             paths=place.paths,
             git=Git(place.root),
-            worktrees=Worktrees(place.paths),
+            worktrees=Worktrees(place.paths, place.redactor.redact),
             ledger=ledger,
             backend=LocalBackend(study.backend),
             launcher=launcher_for(study),
             catalog=catalog,
             base_commit=row.base_commit,
+            redactor=place.redactor,
             deadline=row.deadline,
+            signatures=load_signatures(place.root / study.failures.file if study.failures.file else None),
         )
         if stop_requested is not None:
             lab.stop_requested = stop_requested

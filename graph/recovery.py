@@ -6,6 +6,7 @@ What was planned but never started is left out: planning again gives the same.
 from __future__ import annotations
 
 import shutil
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,11 +20,12 @@ from nightlab.agents.recovery import (
     read_branches,
     read_study,
     read_submissions,
+    without_branch,
 )
 from nightlab.agents.review import STATE_OF
 from nightlab.configs.files import set_aside
 from nightlab.configs.paths import StudyPaths
-from nightlab.configs.study import BackendSettings, Study
+from nightlab.configs.study import Study
 from nightlab.errors import BackendError, ConfigError, Fault, LedgerError
 from nightlab.graph.budget import deadline_of
 from nightlab.graph.opening import Place
@@ -46,6 +48,7 @@ from nightlab.knowledge.records import (
     utc_now,
 )
 from nightlab.knowledge.restoring import Records, Remains, restore, salvage
+from nightlab.search.spending import run_amounts
 from nightlab.tools.backends.base import Backend
 from nightlab.tools.backends.local import LocalBackend
 from nightlab.worktrees.git import Git
@@ -88,9 +91,10 @@ def refuse_gaps(ledger: Ledger, paths: StudyPaths) -> None:
     An SQLite file whose journal (`-wal`) was deleted is such a case: it looks whole, and is older than it was.
     """
     runs = {run.key: run for run in ledger.runs()}
-    for _, submission in read_submissions(paths):
-        if submission and submission.run.key not in runs:
-            raise damaged(paths.ledger, f"lacks {submission.run.key}, whose job was started")
+    known = {paths.job(run.number, run.seed, run.attempt).directory for run in runs.values()}
+    for job in paths.jobs:
+        if job.directory not in known and job.run.exists():
+            raise damaged(paths.ledger, f"lacks the run of {job.directory}, which was submitted")
     git = Git(paths.root)
     tips = git.branches(BRANCH_PREFIX)
     for experiment in ledger.experiments():
@@ -103,7 +107,7 @@ def refuse_gaps(ledger: Ledger, paths: StudyPaths) -> None:
 
 
 def _is_whole(paths: StudyPaths) -> bool:
-    """Whether the ledger opens, can be read from end to end, and lacks nothing. LedgerError: it is another version's."""
+    """Whether the ledger can be read from end to end and lacks nothing. Raises LedgerError for another version's."""
     try:
         if not Ledger.exists(paths.ledger):
             return False
@@ -165,7 +169,7 @@ class _Rebuilding:
         row = self._row(remains, found)
         records = self._records(row, found, remains)
         fresh = self.paths.recovered
-        restore(fresh, records)
+        restore(fresh, records, redact=self.place.redactor.redact_data)
         if self.paths.ledger.exists():
             self.result.kept = set_aside(self.paths.ledger)
         for side in ("-wal", "-shm"):
@@ -192,11 +196,15 @@ class _Rebuilding:
                 self.result.not_restored.append(f"branch {name}: its card cannot be read")
             else:
                 self._add(found, branch)
+        runs = [entry[0] for one in found.values() for entry in one.entries.values()]
+        on_cards = {self.paths.job(run.number, run.seed, run.attempt) for run in runs}
         for folder, submission in read_submissions(self.paths):
+            if folder in on_cards:
+                continue
             if submission is not None:
                 self._add_submission(found, submission)
-            elif folder.started.exists() or folder.result.exists():
-                self.result.not_restored.append(f"{folder.directory}: its {folder.run.name} cannot be read")
+            elif folder.run.exists() or folder.spec.exists():
+                self._give_up(folder.directory, f"its {folder.run.name} cannot be read")
         return [found[number] for number in sorted(found)]
 
     def _add(self, found: dict[int, _Found], branch: Branch) -> None:
@@ -210,11 +218,19 @@ class _Rebuilding:
 
     def _add_submission(self, found: dict[int, _Found], submission: Submission) -> None:
         experiment = submission.experiment
-        here = found.setdefault(experiment.number, _Found(Branch(experiment)))
+        if experiment.number not in found:
+            self._add(found, without_branch(self.paths, experiment))
+        here = found[experiment.number]
         if configuration_key(here.branch.experiment.parameters) != configuration_key(experiment.parameters):
-            self.result.not_restored.append(f"run {submission.run.key}: its number belongs to another configuration")
+            self._give_up(Path(submission.job.directory), "its number belongs to another configuration")
         elif submission.run.key not in here.entries:
             here.open[submission.run.key] = submission
+
+    def _give_up(self, folder: Path, why: str) -> None:
+        """Keep a job's folder under another name: the next run of its number must not take its result for its own."""
+        if folder.exists():
+            folder = set_aside(folder, sides=())
+        self.result.not_restored.append(f"{folder}: {why}")
 
     def _row(self, remains: Remains, found: list[_Found]) -> StudyRow:
         """The study as it was kept last, else as the damaged ledger has it, else begun anew from the study file."""
@@ -250,6 +266,7 @@ class _Rebuilding:
             entries += [self._placed(one, entry) for entry in one.entries.values()]
             entries += [_reopened(backend, submission) for submission in one.open.values()]
         entries.sort(key=lambda entry: (entry[0].created_at, entry[0].number, entry[0].seed))
+        pace_seconds = _pace(entries)
         states = {number: [run for run, *_ in entries if run.number == number] for number in {o.number for o in found}}
         verdicts = [one.branch.verdict for one in found if one.branch.verdict]
         self.result.experiments, self.result.verdicts = len(found), len(verdicts)
@@ -263,7 +280,7 @@ class _Rebuilding:
             jobs=[job for _, job, _ in entries if job],
             observations=[observation for *_, observation in entries if observation],
             verdicts=verdicts,
-            spend=[_spend(run, job, row.study.backend) for run, job, _ in entries],
+            spend=[_spend(row.study, run, job, pace_seconds) for run, job, _ in entries],
             questions=remains.questions,
             events=self._events(remains, {one.number for one in found}),
         )
@@ -327,13 +344,24 @@ def _state(branch: Branch, runs: Sequence[Run]) -> ExperimentState:
     return ExperimentState.RUNNING if runs else ExperimentState.PREPARED
 
 
-def _spend(run: Run, job: Job | None, backend: BackendSettings) -> Spend:
-    never_started = run.state is RunState.CANCELLED and (job is None or job.started_at is None)
-    wall_seconds = (job.wall_seconds if job else None) or 0.0
+def _pace(entries: Sequence[Entry]) -> float:
+    """Median wall-clock seconds of the runs that have ended; 0 without one."""
+    return statistics.median([job.wall_seconds for _, job, _ in entries if job and job.wall_seconds] or [0.0])
+
+
+def _spend(study: Study, run: Run, job: Job | None, pace_seconds: float) -> Spend:
+    """What the run used; one that goes on, or vanished, counts as much as the others took."""
+    if run.state not in ENDED:
+        gpu_hours, cost_usd = run_amounts(study, pace_seconds)
+        return Spend(key=run.key, reserved_gpu_hours=gpu_hours, reserved_cost_usd=cost_usd)
+    started = job is not None and job.started_at is not None
+    known_seconds = job.wall_seconds if job else None
+    gpu_hours, cost_usd = run_amounts(study, known_seconds or (pace_seconds if started else 0.0))
     return Spend(
         key=run.key,
-        reserved_runs=0 if never_started else 1,
-        settled=run.state in ENDED,
-        wall_seconds=wall_seconds,
-        gpu_hours=len(backend.gpus) // backend.slots * wall_seconds / 3600,
+        reserved_runs=1 if started or run.state is not RunState.CANCELLED else 0,
+        settled=True,
+        wall_seconds=known_seconds or 0.0,
+        gpu_hours=gpu_hours,
+        cost_usd=cost_usd,
     )

@@ -17,5 +17,7 @@ class LabState(TypedDict, total=False):
     """`understand`, `verify`, `done`: for people, the ledger decides."""
     steps: int
     """Turns of the loop so far."""
+    asking: str
+    """Id of the question that only an interrupt can wait for; empty without one."""
     exhausted: bool
     """Whether the last planning found nothing more to try."""

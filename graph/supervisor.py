@@ -3,7 +3,7 @@
 ::
 
     START → reconcile → observe → refill → evaluate → review → understand ─┬→ plan → submit ─┬→ learn
-                 ↑         ↑                                               └─ plan is open ──┘    │
+                 ↑         ↑                                               └──── is held ────┘    │
                  │         └── wait ←─────────────────────────────────────────────────────────────┤
                  └──────────── ask ←──────────────────────────────────────────────────────────────┤
                                                        END ←─ conclude ←──────────────────────────┘
@@ -25,7 +25,7 @@ from langgraph.runtime import Runtime
 from nightlab.agents.context import Lab
 from nightlab.agents.review import PENDING
 from nightlab.graph import nodes
-from nightlab.graph.questions import plan_is_declined, plan_is_open
+from nightlab.graph.questions import decides_the_end, holding, is_held
 from nightlab.graph.state import LabState
 
 __all__ = ["build_supervisor"]
@@ -33,7 +33,7 @@ __all__ = ["build_supervisor"]
 
 def _after_understand(state: LabState, runtime: Runtime[Lab]) -> str:
     lab = runtime.context
-    return "learn" if plan_is_open(lab) or plan_is_declined(lab) else "plan"
+    return "learn" if is_held(lab) or decides_the_end(lab) else "plan"
 
 
 def _after_learn(state: LabState, runtime: Runtime[Lab]) -> str:
@@ -43,9 +43,13 @@ def _after_learn(state: LabState, runtime: Runtime[Lab]) -> str:
     # A question stops only what depends on it: while jobs are in flight the loop goes on collecting them.
     if lab.ledger.runs(states=PENDING):
         return "wait"
-    if plan_is_open(lab):
-        return "ask"
-    return "conclude" if state["exhausted"] or plan_is_declined(lab) else "wait"
+    if lab.is_paused and not lab.is_overdue:
+        return "wait"
+    if decides_the_end(lab):
+        return "conclude"
+    if holding(lab) and (state["exhausted"] or is_held(lab)):
+        return "ask" if state["asking"] else "wait"
+    return "conclude" if state["exhausted"] else "wait"
 
 
 def build_supervisor(

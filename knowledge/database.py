@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -14,36 +14,50 @@ from sqlalchemy import Connection, Engine, Select, Table, insert, inspect, selec
 from sqlalchemy.exc import DBAPIError
 
 from nightlab.configs.paths import has_jobs
+from nightlab.configs.study import Study
+from nightlab.configs.wording import one_line
 from nightlab.errors import LedgerError, NightlabError
 from nightlab.knowledge import tables
 from nightlab.knowledge.records import Experiment, Run, StudyRow
 from nightlab.knowledge.sqlite import disk_error
 from nightlab.knowledge.states import check_move
 
-__all__ = ["Database", "as_row", "columns", "damaged", "fetch_all", "fetch_one", "record_of", "select_as"]
+__all__ = ["Database", "as_row", "columns", "damaged", "fetch_all", "fetch_one", "record_of", "select_as", "unchanged"]
 
 R = TypeVar("R", bound=BaseModel)
 
 _DAMAGE = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_IOERR_SHORT_READ")
 
+MAX_TOLD = 200
 SMALLEST_BYTES = 512
 """SQLite takes what is shorter than a page for an empty file, and writes into it."""
 
 _FIXED = frozenset({"key", "study", "number", "seed", "attempt", "created_at"})
 """What identifies a record; no update changes it."""
 
+_FREE_TEXT = frozenset({"text", "detail", "reason", "note", "evidence", "answered_by"})
+"""Fields that may quote a log, an error or a person. What is executed or identifies a record is kept as it is."""
+
+
+def unchanged(data: Any) -> Any:
+    return data
+
 
 class Database:
-    """One open database with the ledger's tables, safe to share between threads."""
+    """One open database with the ledger's tables, safe to share between threads.
 
-    def __init__(self, engine: Engine) -> None:
+    `redact` takes secrets out of JSON-able data: free text and the study pass through it before they are written.
+    """
+
+    def __init__(self, engine: Engine, redact: Callable[[Any], Any] = unchanged) -> None:
         self._engine = engine
+        self._redact = redact
         self._writer = engine.execution_options(writes=True)
         self._joined = threading.local()
         self._place = engine.url.database or str(engine.url)
 
     @classmethod
-    def open(cls, path: Path) -> Self:
+    def open(cls, path: Path, *, redact: Callable[[Any], Any] = unchanged) -> Self:
         """Open the SQLite file `path`, made when there is none.
 
         Raises LedgerError when the file is no ledger, is damaged, has lost its records or has another schema version,
@@ -51,7 +65,7 @@ class Database:
         """
         if cls.exists(path) and path.stat().st_size < SMALLEST_BYTES and has_jobs(path.parent):
             raise damaged(path, "is empty, although its study has begun")
-        database = cls(tables.ledger_engine(path))
+        database = cls(tables.ledger_engine(path), redact)
         try:
             database._check_schema()
         except NightlabError:
@@ -74,6 +88,21 @@ class Database:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _t: TracebackType | None) -> None:
         self.close()
+
+    def safe(self, record: R) -> R:
+        """The record as it is written: without secrets."""
+        return record.model_copy(update=self._safe_fields(dict(record)))
+
+    def safe_study(self, study: Study) -> Study:
+        """The study as it is written: without the secrets it holds."""
+        data = study.model_dump(mode="json")
+        safe = self._redact(data)
+        return study if safe == data else Study.model_validate(safe)
+
+    def _safe_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        safe = {name: self._redact(fields[name]) for name in _FREE_TEXT & fields.keys()}
+        # An experiment's `study` is its name.
+        return safe | {name: self.safe_study(value) for name, value in fields.items() if isinstance(value, Study)}
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -115,7 +144,7 @@ class Database:
         code = getattr(error, "sqlite_errorname", "SQLITE_CORRUPT" if "Could not decode" in str(error) else "")
         if code.startswith(_DAMAGE):
             return damaged(self._place, f"is damaged: {error}")
-        return LedgerError(f"{self._place}: {error}")
+        return LedgerError(f"{self._place}: {one_line(str(error)[:MAX_TOLD])}")
 
     def _all(self, query: Select[Any], kind: type[R]) -> list[R]:
         with self._read() as connection:
@@ -186,6 +215,7 @@ class Database:
         fixed = {"name"} if kind is StudyRow else _FIXED
         if refused := sorted(fixed & changes.keys()):
             raise LedgerError(f"{what}: {', '.join(refused)} cannot be changed")
+        changes = {**changes, **self._safe_fields(changes)}
         new = _changed(held, changes, what)
         if isinstance(held, Experiment | Run) and isinstance(new, Experiment | Run):
             check_move(what, held.state, new.state)
@@ -197,7 +227,8 @@ class Database:
 def damaged(place: object, what: str) -> LedgerError:
     """The error for a ledger that is broken or has lost records, with its mend."""
     mend = "`nightlab recover` rebuilds it from the branches and logs, and keeps a copy"
-    return LedgerError(f"{place}: {what} ({mend})", damaged=True)
+    # What is told may quote the file's own bytes.
+    return LedgerError(f"{place}: {one_line(what[:MAX_TOLD])} ({mend})", damaged=True)
 
 
 def columns(table: Table, kind: type[BaseModel]) -> list[Any]:

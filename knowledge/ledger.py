@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from nightlab.configs.study import Scalar, Study
 from nightlab.errors import LedgerError
 from nightlab.knowledge import tables
-from nightlab.knowledge.database import Database, as_row, columns, fetch_all, fetch_one, record_of, select_as
+from nightlab.knowledge.database import as_row, columns, fetch_all, fetch_one, record_of, select_as
 from nightlab.knowledge.records import (
     Event,
     Experiment,
@@ -38,8 +37,9 @@ from nightlab.knowledge.records import (
     run_key,
     utc_now,
 )
+from nightlab.knowledge.spend_book import SpendBook
 
-__all__ = ["Configuration", "Ledger", "MeasuredRun", "Outcome", "SpendTotals"]
+__all__ = ["Configuration", "Ledger", "MeasuredRun", "Outcome"]
 
 
 class MeasuredRun(NamedTuple):
@@ -59,6 +59,8 @@ class Outcome(NamedTuple):
     phase: Phase
     state: RunState
     cause: str | None
+    next_step: str | None
+    """What follows from its failure."""
     value: float | None
     """The objective, once it was read."""
 
@@ -70,18 +72,7 @@ class Configuration(NamedTuple):
     changed: dict[str, Scalar]
 
 
-@dataclass(frozen=True)
-class SpendTotals:
-    """What the study has reserved and used so far."""
-
-    runs: int
-    """Runs reserved, whether they have ended or not."""
-    settled_runs: int
-    wall_seconds: float
-    gpu_hours: float
-
-
-class Ledger(Database):
+class Ledger(SpendBook):
     """The records of one study, safe to share between threads and to open in several processes."""
 
     # --- the study ---------------------------------------------------------------------------------------------
@@ -107,12 +98,13 @@ class Ledger(Database):
             deadline=deadline,
             frozen_hashes=frozen_hashes or {},
         )
+        new = self.safe(new)
         with self._write() as connection:
             held = fetch_one(connection, select_as(tables.study, StudyRow), StudyRow)
             if held is None:
                 connection.execute(insert(tables.study).values(id=1, **as_row(new)))
                 return new
-        if (held.study, held.base_commit) != (study, base_commit):
+        if (held.study, held.base_commit) != (new.study, base_commit):
             raise LedgerError(
                 f"{self._place}: holds the study {held.name} from commit {held.base_commit[:12]}, which differs from "
                 f"{study.study} at {base_commit[:12]} (give the new study another name)"
@@ -135,6 +127,11 @@ class Ledger(Database):
         with self._write() as connection:
             return self._update(connection, tables.study, StudyRow, {"id": 1}, changes)
 
+    def is_paused(self) -> bool:
+        """Whether a person asked that no new job be started."""
+        with self._read() as connection:
+            return bool(connection.execute(select(tables.study.c.paused)).scalar())
+
     # --- planning ----------------------------------------------------------------------------------------------
 
     def plan(
@@ -154,6 +151,7 @@ class Ledger(Database):
         configuration and seed is the same run, except that `retry` adds the next attempt after one that failed or was
         cancelled. `branch_for` gives a branch's name for a number and a variable.
         """
+        proposal = self.safe(proposal)
         with self._write() as connection:
             study = self._study_name(connection)
             experiment = self._experiment_of(connection, proposal)
@@ -299,7 +297,7 @@ class Ledger(Database):
         """Every run in the order it was planned, with the objective's value or None: `measured_runs` in brief."""
         run, observation = tables.runs.c, tables.observations.c
         query = (
-            select(run.key, run.number, run.seed, run.phase, run.state, run.cause, observation["values"])
+            select(run.key, run.number, run.seed, run.phase, run.state, run.cause, run.next_step, observation["values"])
             .select_from(tables.runs.outerjoin(tables.observations, observation.key == run.key))
             .order_by(run.id)
         )
@@ -307,8 +305,8 @@ class Ledger(Database):
             metric = connection.execute(select(tables.study.c.study)).scalar_one()["objective"]["metric"]
             rows = connection.execute(query).all()
         return [
-            Outcome(key, number, seed, Phase(phase), RunState(state), cause, (values or {}).get(metric))
-            for key, number, seed, phase, state, cause, values in rows
+            Outcome(key, number, seed, Phase(phase), RunState(state), cause, step, (values or {}).get(metric))
+            for key, number, seed, phase, state, cause, step, values in rows
         ]
 
     def configurations(self, *, after: int = -1) -> dict[int, Configuration]:
@@ -366,13 +364,6 @@ class Ledger(Database):
             connection.execute(update(tables.experiments).where(*prepared).values(state=ExperimentState.RUNNING))
             return job
 
-    def wall_seconds(self) -> list[float]:
-        """How long each job took that ended well."""
-        job = tables.jobs.c
-        query = select(job.wall_seconds).where(job.exit_code == 0, job.wall_seconds.is_not(None))
-        with self._read() as connection:
-            return list(connection.execute(query).scalars())
-
     # --- observations and verdicts -----------------------------------------------------------------------------
 
     def record_observation(self, observation: Observation) -> None:
@@ -406,6 +397,7 @@ class Ledger(Database):
 
     def record_verdict(self, verdict: Verdict) -> None:
         """Add a verdict to its experiment's history; one equal to the latest but for its time changes nothing."""
+        verdict = self.safe(verdict)
         query = select_as(tables.verdicts, Verdict).where(tables.verdicts.c.number == verdict.number)
         with self._write() as connection:
             latest = fetch_one(connection, query.order_by(tables.verdicts.c.id.desc()).limit(1), Verdict)
@@ -433,6 +425,7 @@ class Ledger(Database):
 
     def ask(self, question: Question) -> Question:
         """Put a question; one already asked under this id is returned as it stands, perhaps answered."""
+        question = self.safe(question)
         query = select_as(tables.questions, Question).where(tables.questions.c.id == question.id)
         with self._write() as connection:
             held = fetch_one(connection, query, Question)
@@ -466,27 +459,42 @@ class Ledger(Database):
             query = query.where(tables.questions.c.answer.is_(None))
         return self._all(query, Question)
 
-    # --- spend -------------------------------------------------------------------------------------------------
-
-    def settle(self, key: str, *, wall_seconds: float, gpu_hours: float = 0.0, runs: int = 1) -> Spend:
-        """Replace a run's reservation by what it used; `runs=0` gives back one that never started."""
-        changes = {"reserved_runs": runs, "settled": True, "wall_seconds": wall_seconds, "gpu_hours": gpu_hours}
+    def settle_questions(self, now: datetime, *, by: str) -> list[Question]:
+        """Give every open question whose deadline has passed its safe answer; returns them as answered."""
+        question = tables.questions.c
+        query = select_as(tables.questions, Question).where(question.answer.is_(None), question.deadline <= now)
         with self._write() as connection:
-            return self._update(connection, tables.spend, Spend, {"key": key}, changes)
+            return [
+                self._update(
+                    connection,
+                    tables.questions,
+                    Question,
+                    {"id": overdue.id},
+                    {"answer": overdue.default, "answered_by": by, "answered_at": now},
+                )
+                for overdue in fetch_all(connection, query, Question)
+            ]
 
-    def spend_totals(self) -> SpendTotals:
-        """Sums over all runs, those in flight included."""
-        spend = tables.spend.c
-        sums = [func.sum(c) for c in (spend.reserved_runs, spend.wall_seconds, spend.gpu_hours)]
+    # --- notices -----------------------------------------------------------------------------------------------
+
+    def was_told(self, key: str) -> bool:
+        """Whether the notice of this key was delivered."""
         with self._read() as connection:
-            row = connection.execute(select(*sums)).one()
-            settled = connection.execute(select(func.sum(spend.reserved_runs)).where(spend.settled)).scalar()
-        return SpendTotals(row[0] or 0, settled or 0, row[1] or 0.0, row[2] or 0.0)
+            return (
+                connection.execute(select(tables.notices.c.key).where(tables.notices.c.key == key)).first() is not None
+            )
+
+    def mark_told(self, key: str) -> None:
+        """Write that the notice of this key was delivered."""
+        with self._write() as connection:
+            if connection.execute(select(tables.notices.c.key).where(tables.notices.c.key == key)).first() is None:
+                connection.execute(insert(tables.notices).values(key=key, time=utc_now()))
 
     # --- events ------------------------------------------------------------------------------------------------
 
     def add_event(self, kind: str, text: str, number: int | None = None) -> None:
         """Add one line to the study's story."""
+        text = self._redact(text)
         with self._write() as connection:
             connection.execute(insert(tables.events).values(time=utc_now(), kind=kind, text=text, number=number))
 

@@ -11,11 +11,12 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -108,11 +109,22 @@ def read(path: Path) -> LessonFile:
     return _parse(content)
 
 
-def append(path: Path, lesson: Lesson) -> bool:
-    """Add a lesson; False when the file holds it already. Raises LedgerError when it cannot be written, DiskError when
-    the disk takes no more; the file is then as it was.
+def append(path: Path, lesson: Lesson, *, redact: Callable[[Any], Any] | None = None) -> bool:
+    """Add a lesson, through `redact` first; False when the file holds it already.
+
+    Raises LedgerError when it cannot be written, DiskError when the disk takes no more; the file is then as it was.
     """
-    return _append_all(path, [lesson]) == 1
+    return _append_all(path, [lesson if redact is None else _redacted(lesson, redact)]) == 1
+
+
+def _redacted(lesson: Lesson, redact: Callable[[Any], Any]) -> Lesson:
+    """The lesson without secrets; its id is that of what is written."""
+    data = lesson.model_dump(mode="json", exclude={"id"})
+    safe = redact(data)
+    if safe == data:
+        return lesson
+    fresh = Lesson.model_validate(safe | {"id": ""})
+    return fresh.model_copy(update={"id": lesson_id(fresh)})
 
 
 def merge(paths: Iterable[Path], into: Path) -> int:

@@ -180,6 +180,8 @@ class Run(Record):
     cause: str | None = None
     """Short identifier of why it failed: `exit-status`, `timeout`, `metric-absent`, `metric-not-finite`, `lost` …"""
     detail: str = ""
+    next_step: str | None = None
+    """What follows from its failure: `retry`, `retry_changed`, `give_up`, `ask` or `stop`; None unless it failed."""
     overrides: dict[str, Scalar] = Field(default_factory=dict)
     """Parameters a remedy turned for this attempt, the experiment's meaning kept (e.g. the effective batch)."""
     extra_env: dict[str, str] = Field(default_factory=dict)
@@ -291,6 +293,10 @@ class Question(Record):
     default: str
     """The safe answer."""
     evidence: str = ""
+    blocks: list[str] = Field(default_factory=list)
+    """What waits for the answer; everything else goes on."""
+    deadline: AwareDatetime | None = None
+    """When the safe answer holds; None: never by itself."""
     asked_at: AwareDatetime = Field(default_factory=utc_now)
     answer: str | None = None
     answered_by: str | None = None
@@ -305,6 +311,10 @@ class Spend(Record):
     settled: bool = False
     wall_seconds: float = 0.0
     gpu_hours: float = 0.0
+    cost_usd: float = 0.0
+    reserved_gpu_hours: float = 0.0
+    """At the pace known when it was planned."""
+    reserved_cost_usd: float = 0.0
 
 
 class StudyStatus(StrEnum):
@@ -335,6 +345,10 @@ class StudyRow(Record):
     """Version of the graph that wrote the checkpoints."""
     design: list[dict[str, Any]] | None = None
     """The ranked factors, None until the design document is written."""
+    paused: bool = False
+    """No new job is started; what runs goes on."""
+    notices: dict[str, int] = Field(default_factory=dict)
+    """What became of the notifications so far."""
     frozen_hashes: dict[str, str] = Field(default_factory=dict)
     """Frozen path → hash at the base commit."""
 

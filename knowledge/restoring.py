@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 from sqlalchemy import Connection, Table, insert
 
 from nightlab.errors import DiskError, LedgerError
 from nightlab.knowledge import tables
-from nightlab.knowledge.database import Database, as_row, select_as
+from nightlab.knowledge.database import Database, as_row, select_as, unchanged
 from nightlab.knowledge.records import (
     Event,
     Experiment,
@@ -56,12 +56,12 @@ class Remains:
     events: Sequence[Event] = ()
 
 
-def restore(path: Path, records: Records) -> None:
-    """Make a new ledger at `path` that holds `records`, all of them or none.
+def restore(path: Path, records: Records, *, redact: Callable[[Any], Any] = unchanged) -> None:
+    """Make a new ledger at `path` that holds `records`, all of them or none, through `redact`.
 
     Raises LedgerError where they contradict each other, DiskError when the disk takes no more.
     """
-    with _Restorer.open(path) as ledger:
+    with _Restorer.open(path, redact=redact) as ledger:
         ledger.fill(records)
 
 
@@ -84,7 +84,7 @@ class _Restorer(Database):
             if not all(map(math.isfinite, observation.values.values())):
                 raise LedgerError(f"run {observation.key}: a value that is not finite cannot be restored")
         with self._write() as connection:
-            connection.execute(insert(tables.study).values(id=1, **as_row(records.study)))
+            connection.execute(insert(tables.study).values(id=1, **as_row(self.safe(records.study))))
             for experiment in records.experiments:
                 key = configuration_key(experiment.parameters)
                 connection.execute(insert(tables.experiments).values(configuration=key, **as_row(experiment)))
@@ -97,7 +97,7 @@ class _Restorer(Database):
                 (tables.questions, records.questions),
                 (tables.events, records.events),
             ):
-                _insert(connection, table, rows)
+                _insert(connection, table, [self.safe(row) for row in rows])
 
     def readable(self, table: Table, kind: type[R]) -> list[R]:
         """The table's records, none where it cannot be read."""

@@ -45,6 +45,7 @@ __all__ = [
     "ledger_engine",
     "meta",
     "metadata",
+    "notices",
     "observations",
     "questions",
     "runs",
@@ -93,6 +94,8 @@ study = Table(
     Column("finished_at", UtcDateTime),
     Column("graph_version", String, nullable=False),
     Column("design", JSON(none_as_null=True)),
+    Column("paused", Boolean, nullable=False),
+    Column("notices", JSON, nullable=False),
     Column("frozen_hashes", JSON, nullable=False),
 )
 
@@ -134,6 +137,7 @@ runs = Table(
     Column("state", String, nullable=False, index=True),
     Column("cause", String),
     Column("detail", Text, nullable=False),
+    Column("next_step", String),
     Column("overrides", JSON, nullable=False),
     Column("extra_env", JSON, nullable=False),
     Column("remedies", JSON, nullable=False),
@@ -195,6 +199,8 @@ questions = Table(
     Column("options", JSON, nullable=False),
     Column("default", String, nullable=False),
     Column("evidence", Text, nullable=False),
+    Column("blocks", JSON, nullable=False),
+    Column("deadline", UtcDateTime),
     Column("asked_at", UtcDateTime, nullable=False),
     Column("answer", String),
     Column("answered_by", String),
@@ -209,6 +215,9 @@ spend = Table(
     Column("settled", Boolean, nullable=False),
     Column("wall_seconds", Float, nullable=False),
     Column("gpu_hours", Float, nullable=False),
+    Column("cost_usd", Float, nullable=False),
+    Column("reserved_gpu_hours", Float, nullable=False),
+    Column("reserved_cost_usd", Float, nullable=False),
 )
 
 events = Table(
@@ -219,6 +228,13 @@ events = Table(
     Column("kind", String, nullable=False),
     Column("number", Integer, ForeignKey("experiments.number")),
     Column("text", Text, nullable=False),
+)
+
+notices = Table(
+    "notices",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("time", UtcDateTime, nullable=False),
 )
 
 

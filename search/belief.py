@@ -92,6 +92,9 @@ def _judge_confirmed(study: Study, cell: Cell, effect: Effect, comparisons: int)
         text += f", corrected for {comparisons} finalists"
     if effect.low is not None and effect.low > line:
         reason = f"{text}: beyond the least worthwhile gain of {line:g}"
+        if effect.runs < study.search.confirm_seeds:
+            reason += f", but the study asks for {study.search.confirm_seeds} fresh seeds"
+            return _verdict(cell, VerdictKind.INCONCLUSIVE, Phase.CONFIRM, "not confirmed", reason, effect)
         return _verdict(cell, VerdictKind.KEEP, Phase.CONFIRM, "confirmed", reason, effect)
     if label := discard_label(effect, line):
         return _verdict(cell, VerdictKind.DISCARD, Phase.CONFIRM, label, f"{text}: {_why(label, line)}", effect)

@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 RESERVED_SHARE = 0.4
-"""Largest share of the runs after the baseline's replicates that is held back for confirmation."""
+"""Largest share of the runs after the baseline's replicates that is held back for a second finalist and beyond."""
 FIRST_FRESH_SEED = 1000
 
 
@@ -39,13 +39,16 @@ class ConfirmationSize:
 
 
 def _sizes(study: Study) -> list[ConfirmationSize]:
+    """Most finalists first. None with fewer seeds: a win stands on all of `confirm_seeds`."""
     settings = study.search
-    fewer = [ConfirmationSize(n, settings.confirm_seeds) for n in range(settings.confirm_candidates, 0, -1)]
-    return fewer + [ConfirmationSize(1, seeds) for seeds in range(settings.confirm_seeds - 1, 1, -1)]
+    return [ConfirmationSize(n, settings.confirm_seeds) for n in range(settings.confirm_candidates, 0, -1)]
 
 
 def reserved_size(study: Study, total_runs: int) -> ConfirmationSize:
-    """What confirmation is planned to be in a budget of `total_runs`; smaller where the budget is small."""
+    """What confirmation is planned to be in a budget of `total_runs`.
+
+    One finalist on all fresh seeds wherever a change can be run besides; more where their share of the budget is small.
+    """
     free = total_runs - study.search.baseline_replicates
     sizes = _sizes(study)
     fitting = (size for size in sizes if size.runs <= RESERVED_SHARE * free)
@@ -54,15 +57,19 @@ def reserved_size(study: Study, total_runs: int) -> ConfirmationSize:
 
 
 def confirmation_size(study: Study, runs: int) -> ConfirmationSize:
-    """The most that `runs` allow, confirmation runs already planned counted among them."""
-    return next((size for size in _sizes(study) if size.runs <= runs), ConfirmationSize(0, 0))
+    """The most that `runs` allow, confirmation runs already planned counted among them.
+
+    One finalist even where they do not suffice: its pairs count once a larger budget completes them.
+    """
+    sizes = _sizes(study)
+    return next((size for size in sizes if size.runs <= runs), sizes[-1])
 
 
 def exploration_left(study: Study, history: History) -> int:
     """Runs that may still go into finding something: what is left without confirmation's reserve."""
     reserve = reserved_size(study, history.runs_left + len(history.trials)).runs
     planned = sum(trial.phase == Phase.CONFIRM for trial in history.trials)
-    return max(0, history.runs_left - max(0, reserve - planned))
+    return max(0, history.runs_left - history.margin - max(0, reserve - planned))
 
 
 def fresh_seeds(history: History, seed: int, number: int) -> list[int]:
@@ -77,13 +84,18 @@ def finalists(evidence: Evidence, number: int, predicted: Cell | None = None) ->
 
     `predicted`: the best combination by the array's main effects; it goes first unless its own runs speak against it.
     """
-    started = [cell for cell in evidence.changes if any(trial.phase == Phase.CONFIRM for trial in cell.trials)]
+    started = sorted((cell for cell in evidence.changes if _confirming(cell)), key=lambda cell: -_confirming(cell))
     ranked = sorted(_scored(evidence), key=lambda entry: -entry[0])
     others = [cell for _, cell in ranked if cell not in started]
     if predicted in others and _holds_up(evidence, predicted, others[0]):
         others.remove(predicted)
         others.insert(0, predicted)
     return [*started, *others[: max(0, number - len(started))]]
+
+
+def _confirming(cell: Cell) -> int:
+    """Runs of its confirmation: whoever has most of them is completed first."""
+    return sum(trial.phase == Phase.CONFIRM for trial in cell.trials)
 
 
 def _scored(evidence: Evidence) -> list[tuple[float, Cell]]:
@@ -108,10 +120,15 @@ def _holds_up(evidence: Evidence, predicted: Cell, best: Cell) -> bool:
     return ours.delta >= theirs.delta - 2 * spread
 
 
-def due_confirmations(evidence: Evidence, chosen: list[Cell], seeds: list[int]) -> list[tuple[Cell, int]]:
-    """Runs still to be planned, pair by pair and finalist by finalist, so that an early end leaves whole pairs."""
-    due: list[tuple[Cell, int]] = []
+def due_confirmations(evidence: Evidence, chosen: list[Cell], seeds: list[int], runs: int) -> list[tuple[Cell, int]]:
+    """Runs still to be planned, at most `runs`: finalist by finalist, whole pairs only."""
+    due: dict[tuple[int, int], tuple[Cell, int]] = {}
     for finalist in chosen:
         for seed in seeds:
-            due += [(cell, seed) for cell in (evidence.baseline, finalist) if seed not in cell.seeds]
-    return list({(cell.number, seed): (cell, seed) for cell, seed in due}.values())
+            pair = {
+                (cell.number, seed): (cell, seed) for cell in (evidence.baseline, finalist) if seed not in cell.seeds
+            }
+            if len(due | pair) > runs:
+                return list(due.values())
+            due |= pair
+    return list(due.values())

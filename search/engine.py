@@ -85,6 +85,10 @@ class _Planner:
             return self.proposals
         self._confirm()
         self._settle(self.history.runs_left - len(self.proposals))
+        if not self.proposals and not any(trial.state == "pending" for trial in self.history.trials):
+            # There is nothing to confirm: what was kept for it may find something yet.
+            spare = self.history.runs_left - reserved_size(self.study, self._total_runs).runs
+            self._screen(spare if spare > 0 else self.history.runs_left)
         return self.proposals
 
     def _waiting(self, *phases: Phase) -> bool:
@@ -109,10 +113,11 @@ class _Planner:
             reason = f"baseline replicate {seed + 1}: what to beat, and how much the metric varies between seeds"
             self._add({}, seed, Phase.BASELINE, reason, runs=self.history.runs_left)
 
-    def _screen(self) -> None:
+    def _screen(self, spare: int = 0) -> None:
+        """New levels and ties, from exploration's runs, or from `spare` ones where those are used up."""
         if self._combining or self._confirming:
             return
-        runs = exploration_left(self.study, self.history) - self._held_for_array(self._total_runs)
+        runs = max(spare, exploration_left(self.study, self.history) - self._held_for_array(self._total_runs))
         experiments = self._experiments_left(self._held_for_array(self._total_experiments))
         for change in new_levels(self.evidence, self.history.factors):
             reason = f"single change: {_change(change.changed, self.study)} ({change.factor.reason or 'next in order'})"
@@ -150,7 +155,7 @@ class _Planner:
         planned = sum(trial.phase == Phase.CONFIRM for trial in self.history.trials)
         size = confirmation_size(self.study, self.history.runs_left + planned)
         chosen = finalists(self.evidence, size.finalists, self._predicted_cell())
-        for cell, seed in due_confirmations(self.evidence, chosen, self._fresh(size.seeds)):
+        for cell, seed in due_confirmations(self.evidence, chosen, self._fresh(size.seeds), self.history.runs_left):
             what = _change(cell.changed, self.study) if cell.changed else "the baseline beside the finalists"
             reason = f"confirm {what} on fresh seed {seed}"
             self._add(cell.changed, seed, Phase.CONFIRM, reason, runs=self.history.runs_left)
@@ -171,7 +176,8 @@ class _Planner:
         size = reserved_size(self.study, self._total_runs)
         if self.proposals or not size.finalists or not finalists(self.evidence, 1):
             return
-        for cell, seed in due_confirmations(self.evidence, [self.evidence.baseline], self._fresh(size.seeds)):
+        fresh, runs = self._fresh(size.seeds), self.history.runs_left
+        for cell, seed in due_confirmations(self.evidence, [self.evidence.baseline], fresh, runs):
             reason = f"the baseline on fresh seed {seed}, for the confirmation to come"
             self._add(cell.changed, seed, Phase.CONFIRM, reason, runs=self.history.runs_left)
 

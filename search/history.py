@@ -69,6 +69,8 @@ class History:
     """Runs the budget still allows, those in flight already taken off."""
     experiments_left: int | None = None
     """New configurations the budget still allows; None: no limit."""
+    margin: int = 0
+    """Runs that exploration leaves besides confirmation's: where the clock limits, `runs_left` is an estimate."""
 
 
 @dataclass(frozen=True)

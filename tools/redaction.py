@@ -11,6 +11,7 @@ import os
 import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -24,13 +25,22 @@ from nightlab.tools.secret_forms import (
     spellings,
 )
 
-__all__ = ["RedactingFilter", "Redactor", "check_secrets", "declared_secrets", "environment_secrets"]
+__all__ = [
+    "RedactingFilter",
+    "Redactor",
+    "carrying",
+    "check_secrets",
+    "declared_secrets",
+    "environment_secrets",
+    "redactor_for",
+]
 
 _MARK = "[redacted]"
 _BARE_MARK = "***"
 _MARKS = ("[redacted", _BARE_MARK)
 _MARK_ENDS = ("]", _BARE_MARK)
 _VARIABLE = "env:"
+_CARRIED = "nightlab_redactor"
 _UNSET_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 _FOLDERS = frozenset({"PWD", "OLDPWD"})
 _SETTINGS = frozenset({"default", "disabled", "enabled", "external", "forbidden", "optional", "required", "unlimited"})
@@ -190,6 +200,22 @@ class RedactingFilter(logging.Filter):
         extra = {name: value for name, value in vars(record).items() if name not in _RECORD_FIELDS}
         vars(record).update({name: self._redactor.redact_data(value) for name, value in extra.items()})
         return True
+
+
+@contextmanager
+def carrying(redactor: Redactor) -> Iterator[None]:
+    """Errors that leave the block take the redactor along, for whoever shows them: see `redactor_for`."""
+    try:
+        yield
+    except Exception as error:
+        vars(error)[_CARRIED] = redactor
+        raise
+
+
+def redactor_for(error: BaseException) -> Redactor:
+    """The redactor an error carries; without one, what is secret by its shape or in the environment is known."""
+    carried = vars(error).get(_CARRIED)
+    return carried if isinstance(carried, Redactor) else Redactor.of()
 
 
 def environment_secrets(environment: Mapping[str, str] = os.environ) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,10 +20,14 @@ TRAILER = "Nightlab-Study"
 
 
 class Worktrees:
-    """Worktrees and branches of one study; every method may be repeated, also beside other labs in the repository."""
+    """Worktrees and branches of one study; every method may be repeated, also beside other labs in the repository.
 
-    def __init__(self, paths: StudyPaths) -> None:
+    Commit messages pass through `redact`. Files do not: among them are those that runs read.
+    """
+
+    def __init__(self, paths: StudyPaths, redact: Callable[[str], str] = str) -> None:
         self.paths = paths
+        self.redact = redact
         self.git = Git(paths.root)
 
     def ensure_branch_tree(self, number: int, branch: str, base_commit: str, commit: str | None = None) -> Path:
@@ -48,10 +52,6 @@ class Worktrees:
         free = tip is None or tip == base_commit
         return free or (self.git.is_ancestor(base_commit, str(tip)) and self._made_here(base_commit, str(tip)))
 
-    def owner(self, branch: str) -> str:
-        """The study that the branch's last commit belongs to; empty when it is none of the lab's."""
-        return self.git.line("log", "-1", f"--format=%(trailers:key={TRAILER},valueonly)", branch, "--").strip()
-
     def ensure_replica_tree(self, number: int, commit: str, replica: str) -> Path:
         """A further tree of an experiment's commit, on no branch, so that several seeds can run side by side."""
         path = self.paths.worktree(number, replica=check_name(replica))
@@ -69,7 +69,8 @@ class Worktrees:
         with self._exclusive() as held:
             if self._complete(tree) is None:
                 raise GitError(f"{tree}: not a complete worktree of study {self.paths.study} (make it anew first)")
-            return commit_files(tree, files, f"{message.rstrip()}\n\n{TRAILER}: {self.paths.study}", held)
+            message = f"{self.redact(message).rstrip()}\n\n{TRAILER}: {self.paths.study}"
+            return commit_files(tree, files, message, held)
 
     def remove(self, path: Path) -> None:
         """Remove one tree of this study with all that is in it; its branch stays."""

@@ -10,11 +10,13 @@ from pathlib import Path
 from types import FrameType
 
 from nightlab.agents.context import Lab
-from nightlab.agents.preflight import DryRun, Site, dry_run, static_faults, time_faults, time_note
+from nightlab.agents.forecast import pace_faults, plan_line, time_note
+from nightlab.agents.preflight import DryRun, Site, dry_run, static_faults
 from nightlab.configs.loading import LoadedStudy, load_study
 from nightlab.configs.schema import write_schema
-from nightlab.errors import ConfigError, DiskError
+from nightlab.errors import ConfigError, DiskError, Fault
 from nightlab.graph.driver import run_lab
+from nightlab.graph.notices import open_notices
 from nightlab.graph.opening import Place, begin_study, locate, open_lab, resume_study
 from nightlab.graph.process import hold_study
 from nightlab.graph.recovery import refuse_gaps
@@ -24,6 +26,7 @@ from nightlab.knowledge.records import StudyRow, StudyStatus
 from nightlab.report.write import write_reports
 from nightlab.tools.backends.local import LocalBackend
 from nightlab.tools.launchers import launcher_for
+from nightlab.tools.redaction import carrying
 from nightlab.worktrees.git import Git
 from nightlab.worktrees.snapshot import base_ref, snapshot
 
@@ -56,7 +59,7 @@ def check(loaded: LoadedStudy, place: Place, *, allow_dirty: bool, say: Say) -> 
     """
     row = read_row(place)
     git = Git(place.root)
-    with _interruptible(), _forgotten(git, place.paths.study, always=row is None):
+    with carrying(place.redactor), _interruptible(), _forgotten(git, place.paths.study, always=row is None):
         base = row.base_commit if row else _base(git, loaded, place, allow_dirty=allow_dirty)
         # What has begun runs from its own commit: the working tree may be in any state.
         site = _site(loaded, place)
@@ -78,8 +81,9 @@ def _preflight(site: Site, base: str, *, allow_dirty: bool, say: Say) -> DryRun:
 
 
 def _check_time(site: Site, seen: DryRun, say: Say) -> None:
-    if faults := time_faults(site, seen.wall_seconds):
+    if faults := pace_faults(site, seen.wall_seconds):
         raise ConfigError(faults)
+    say(f"plan: {plan_line(site, seen.wall_seconds)}")
     if note := time_note(site, seen.wall_seconds):
         say(f"note: {note}")
 
@@ -88,7 +92,17 @@ def _base(git: Git, loaded: LoadedStudy, place: Place, *, allow_dirty: bool) -> 
     """The commit a new study starts from."""
     if not allow_dirty:
         return git.head()
+    _refuse_secrets_in_snapshot(git, loaded, place)
     return snapshot(place.paths, "nightlab: the tree as it was", loaded.study.inputs)
+
+
+def _refuse_secrets_in_snapshot(git: Git, loaded: LoadedStudy, place: Place) -> None:
+    """A study file that holds secrets and is not in git yet must not get there by the lab."""
+    file = str(loaded.file.resolve().relative_to(place.root.resolve()))
+    is_new = git.output("--literal-pathspecs", "status", "--porcelain", "--untracked-files=all", "--", file)
+    if is_new and place.redactor.redact(loaded.text) != loaded.text:
+        mend = "have them in variables and write `env:NAME`, or keep the file out of git in .git/info/exclude"
+        raise ConfigError(Fault("holds secrets, which --snapshot would commit", file=loaded.file, mend=mend))
 
 
 @contextmanager
@@ -128,16 +142,18 @@ def run_night(
     """
     loaded = load_study(file)
     place = locate(loaded)
-    with DiskError.at(place.paths.folder):
-        if read_row(place) is None:
+    with carrying(place.redactor), DiskError.at(place.paths.folder):
+        if (row := read_row(place)) is None:
             _begin(loaded, place, allow_dirty=allow_dirty, say=say)
+        elif row.paused and row.status is not StudyStatus.FINISHED:
+            say("note: the study is paused: no new job is started before `nightlab resume`")
         return _go_on(loaded, place, watch, on_stop)
 
 
 def _go_on(
     loaded: LoadedStudy, place: Place, watch: Callable[[Lab], None] | None, on_stop: Callable[[], None] | None
 ) -> Outcome:
-    with hold_study(place.paths), Ledger.open(place.paths.ledger) as ledger:
+    with hold_study(place.paths), place.open_ledger() as ledger:
         refuse_gaps(ledger, place.paths)
         row = resume_study(ledger, ledger.study_row(), loaded.study, place.file)
         if row.status is StudyStatus.FINISHED:
@@ -146,7 +162,8 @@ def _go_on(
             lab.write_reports = lambda: write_reports(lab)
             if watch:
                 watch(lab)
-            status = run_lab(lab)
+            with open_notices(lab):
+                status = run_lab(lab)
             if status is not StudyStatus.FINISHED:
                 write_reports(lab)
             return Outcome(status, already_finished=False, place=place)
@@ -161,7 +178,7 @@ def _begin(loaded: LoadedStudy, place: Place, *, allow_dirty: bool, say: Say) ->
         base = _base(git, loaded, place, allow_dirty=allow_dirty)
         site = _site(loaded, place)
         _check_time(site, _preflight(site, base, allow_dirty=allow_dirty, say=say), say)
-        with hold_study(place.paths), Ledger.open(place.paths.ledger) as ledger:
+        with hold_study(place.paths), place.open_ledger() as ledger:
             # Another lab may have begun it during the dry run.
             if not ledger.has_study():
                 git.exclude(f"/{place.paths.runtime.name}/")

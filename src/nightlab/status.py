@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from pydantic import AwareDatetime, BaseModel
 
+from nightlab.agents.spending import usage_of
 from nightlab.configs.study import Study
 from nightlab.knowledge.ledger import Ledger
 from nightlab.knowledge.records import (
@@ -28,6 +29,7 @@ from nightlab.report.model import ExperimentRow, Metric
 from nightlab.report.rows import build_rows, measure_noise
 from nightlab.report.sentences import choose_winners
 from nightlab.report.wording import Wording
+from nightlab.search.spending import BudgetLine, budget_lines
 
 __all__ = ["Best", "SlotNow", "Snapshot", "snapshot_of"]
 
@@ -90,6 +92,12 @@ class Snapshot(BaseModel):
     deadline: AwareDatetime | None
     expected_end: AwareDatetime | None
     """Where the runs of the budget would end at the pace seen so far; never after the deadline."""
+    paused: bool = False
+    """No new job is started; what runs goes on."""
+    notices: dict[str, int] = {}
+    """What became of the notifications: delivered, repeated, failed, dropped."""
+    budget: list[BudgetLine] = []
+    """Used, reserved, limit and forecast of each resource: seconds, GPU-hours, US dollars, counts."""
     questions: list[Question]
     """Those not yet answered."""
     recent: list[Event]
@@ -132,6 +140,9 @@ def snapshot_of(ledger: Ledger, study: Study, now: datetime, *, running: Collect
         finished_at=row.finished_at,
         deadline=row.deadline,
         expected_end=None if row.finished_at else _expected_end(study, jobs, now, row.deadline),
+        paused=row.paused,
+        notices=row.notices,
+        budget=list(budget_lines(study, usage_of(ledger, now))),
         questions=ledger.questions(open_only=True),
         recent=ledger.events()[-RECENT_EVENTS:],
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nightlab.agents.cards import Rerun, describe, result_files
+from nightlab.agents.cards import Entry, Rerun, describe, result_files
 from nightlab.agents.context import Lab
 from nightlab.knowledge.records import (
     Effect,
@@ -23,6 +23,7 @@ from nightlab.knowledge.records import (
     VerdictKind,
 )
 from nightlab.tools.launchers import launcher_for
+from nightlab.tools.redaction import Redactor
 from tests.agents.lab import executed, new_lab, planned
 from tests.task import git
 
@@ -154,7 +155,7 @@ def test_each_verdict_has_its_next_step(lab: Lab, kind: VerdictKind, label: str,
 def test_the_card_holds_everything_but_this_machines_paths(lab: Lab) -> None:
     tree = lab.paths.root
     keep = verdict(VerdictKind.KEEP, "confirmed")
-    files = result_files(lab.study, EXPERIMENT, [(RUN, JOB, OBSERVATION)], keep, lab.launcher, tree)
+    files = result_files(lab.study, EXPERIMENT, [(RUN, JOB, OBSERVATION)], keep, lab.launcher, tree, lab.redactor)
     card = json.loads(files["RESULT.json"])
     assert Verdict.model_validate(card["verdict"]) == keep
     (entry,) = card["runs"]
@@ -163,3 +164,12 @@ def test_the_card_holds_everything_but_this_machines_paths(lab: Lab) -> None:
     assert entry["job"]["native_id"] == "4711"
     assert "/secret" not in files["RESULT.json"] + files["EXPERIMENT.md"]
     assert card["metric"] == {"name": "val_loss", "direction": "minimize", "unit": "nats"}
+
+
+def test_card_and_description_are_written_without_secrets(lab: Lab) -> None:
+    told = verdict(VerdictKind.KEEP, "confirmed").model_copy(update={"reason": "better with key s3cret-of-ours"})
+    redactor = Redactor([("OUR_KEY", "s3cret-of-ours")])
+    entries: list[Entry] = [(RUN, JOB, OBSERVATION)]
+    files = result_files(lab.study, EXPERIMENT, entries, told, lab.launcher, lab.paths.root, redactor)
+    assert all("better with key [redacted:OUR_KEY]" in text for text in files.values())
+    assert not any("s3cret" in text for text in files.values())

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from nightlab.agents.context import Lab
-from nightlab.agents.evaluation import cancel_unstarted, evaluation_agent, last_line, record_end
+from nightlab.agents.evaluation import cancel_unstarted, evaluation_agent, record_end
+from nightlab.agents.failures import last_line
 from nightlab.agents.training import free_slots, record_submission
 from nightlab.configs.paths import JobPaths
 from nightlab.knowledge.records import ExperimentState, Job, JobState, Run, RunState, utc_now
@@ -74,7 +75,13 @@ def test_a_good_end_becomes_an_observation(lab: Lab, run: Run) -> None:
             "exit status 1: ValueError: lr",
         ),
         (replace(WELL, exit_code=1), "only stdout\n", "", "exit-status", "exit status 1: only stdout"),
-        (replace(WELL, exit_code=-9), GOOD, "", "signal", "exit status -9: memory_mb: 12"),
+        (
+            replace(WELL, exit_code=-9),
+            GOOD,
+            "",
+            "exit_137",
+            "process was SIGKILLed, nearly always the OOM killer: memory_mb: 12 (exit status -9",
+        ),
         (replace(WELL, exit_code=-15, timed_out=True), GOOD, "", "timeout", "ended after 2 s"),
         (replace(WELL, exit_code=-15, timed_out=True, cancelled=True), GOOD, "", "timeout", "ended after 2 s"),
         (WELL, "", "", "metric-absent", "metric val_loss"),

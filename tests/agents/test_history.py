@@ -51,7 +51,9 @@ def measure(ledger: Ledger, run: Run, value: float, state: RunState = RunState.R
 
 def lose(ledger: Ledger, run: Run) -> None:
     submit(ledger, run)
-    ledger.update_run(run.key, state=RunState.FAILED, cause="lost")
+    # As `agents.failures.fail` records it: the first loss is tried again, the second is not.
+    step = "retry" if run.attempt == 1 else "give_up"
+    ledger.update_run(run.key, state=RunState.FAILED, cause="lost", next_step=step)
 
 
 def states(ledger: Ledger) -> list[tuple[int, int, str, float | None]]:

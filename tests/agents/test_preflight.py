@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from nightlab.agents.preflight import Site, dry_run, fewest_runs, static_faults, time_faults, time_note
+from nightlab.agents.forecast import pace_faults, plan_line, time_note
+from nightlab.agents.preflight import Site, dry_run, fewest_runs, static_faults
 from nightlab.configs.paths import StudyPaths
 from nightlab.configs.study import Study
 from nightlab.errors import ConfigError
@@ -76,35 +77,6 @@ def test_a_parameter_file_that_is_broken_is_named(file: Path) -> None:
     assert not (file.parent / ".nightlab").exists()
 
 
-BRANCHES = [
-    ("experiment-00-toy-pretrain-baseline", True),
-    ("experiment-07-toy-pretrain-lr-0-01", True),
-    ("experiment-12-toy-pretrain-combine-3", True),
-    ("experiment-03-toy-pretrain-lora-lr-0-01", False),
-    ("experiment-00-toy-sft-baseline", False),
-    ("experiment-lr", False),
-]
-
-
-@pytest.mark.parametrize(("branch", "in_the_way"), BRANCHES)
-def test_branches_that_this_study_would_need(branch: str, in_the_way: bool, file: Path) -> None:
-    git(file.parent, "checkout", "-q", "-b", branch)
-    (file.parent / "notes.txt").write_text("mine")
-    commit_all(file.parent, "my own work")
-    git(file.parent, "checkout", "-q", "main")
-    found = faults(site_of(file))
-    if in_the_way:
-        (fault,) = found
-        assert fault.startswith(f"{file}: scenario: branch {branch} holds the work of somebody else (write another")
-    else:
-        assert found == []
-
-
-def test_a_branch_without_work_of_its_own_is_free(file: Path) -> None:
-    git(file.parent, "branch", "experiment-00-toy-pretrain-baseline")
-    assert faults(site_of(file)) == []
-
-
 def test_a_budget_that_covers_no_plan(file: Path) -> None:
     need = fewest_runs(Study.model_validate(study_data()))
     assert faults(site_of(file, budget={"runs": need})) == []
@@ -113,12 +85,33 @@ def test_a_budget_that_covers_no_plan(file: Path) -> None:
 
 def test_time_is_held_against_the_length_of_the_dry_run(file: Path) -> None:
     site = site_of(file, budget={"duration": "1h"})
-    assert time_faults(site, 1800.0) == []
-    (fault,) = time_faults(site, 1801.0)
+    assert pace_faults(site, 1800.0) == []
+    (fault,) = pace_faults(site, 1801.0)
     assert fault.key == "budget.duration" and "3 runs of the baseline on 2 slots" in fault.message
     assert "covers about 4 runs" in time_note(site, 1800.0)
     assert time_note(site, 600.0) == ""
     soon = (utc_now() + timedelta(minutes=10)).isoformat()
-    (fault,) = time_faults(site_of(file, budget={"until": soon}), 400.0)
+    (fault,) = pace_faults(site_of(file, budget={"until": soon}), 400.0)
     assert fault.key == "budget.until"
-    assert time_faults(site_of(file), 1e9) == []
+    assert pace_faults(site_of(file), 1e9) == []
+
+
+def test_money_and_gpu_hours_are_held_against_the_smallest_plan(file: Path) -> None:
+    prices, backend = {"gpu_hour_usd": 2.0}, {"slots": 2, "gpus": [0, 1]}
+    site = site_of(file, budget={"cost_usd": 20.0, "gpu_hours": 10.0}, prices=prices, backend=backend)
+    assert pace_faults(site, 3600.0) == []
+    gpu, cost = pace_faults(site, 3700.0)
+    assert (gpu.key, cost.key) == ("budget.gpu_hours", "budget.cost_usd")
+    assert "the 10 runs of the smallest take 20.6 US dollars, 3700.0 s each" in cost.message
+
+
+def test_the_plan_is_told_in_one_line_as_a_range(file: Path) -> None:
+    prices, backend = {"slot_hour_usd": 2.0}, {"slots": 2}
+    site = site_of(file, budget={"cost_usd": 40.0, "duration": "20h"}, prices=prices, backend=backend)
+    line = plan_line(site, 3600.0)
+    assert line.startswith(
+        "10 to 20 runs, 5 hours to 10 hours (budget 20 hours), 20.00 to 40.00 US dollars (budget 40.00)"
+    )
+    assert line.endswith("if every run takes the dry run's 3600.0 s, which launcher.dry_run made short: expect more")
+    few = site_of(file, budget={"experiments": 4})
+    assert plan_line(few, 60.0).startswith("10 to 20 runs, 5 minutes to 10 minutes; ")

@@ -87,7 +87,7 @@ BROKEN: tuple[Case, ...] = (
     (
         "key unknown",
         [("  runs: 20", "  runs: 20\n  dollars: 3")],
-        "22: budget.dollars: unknown key (known here: runs, experiments, duration, until)",
+        "22: budget.dollars: unknown key (known here: runs, experiments, duration, until, gpu_hours, cost_usd)",
     ),
     (
         "required key missing",
@@ -107,7 +107,7 @@ BROKEN: tuple[Case, ...] = (
     (
         "budget without a limit",
         [("  runs: 20", "  runs:")],
-        "20: budget: sets no limit (give at least one of runs, experiments, duration, until)",
+        "20: budget: sets no limit (give at least one of runs, experiments, duration, until, gpu_hours, cost_usd)",
     ),
     (
         "section given as text",
@@ -200,6 +200,24 @@ BROKEN: tuple[Case, ...] = (
         "until unreadable",
         [("runs: 20", "until: 25:00")],
         "21: budget.until: '25:00' is neither HH:MM nor an ISO date-time (for example until: 07:30)",
+    ),
+    (
+        "until in no time zone",
+        [("runs: 20", "until: 07:30 Europe/Nowhere")],
+        "21: budget.until: names no time zone: Europe/Nowhere (for example 07:30 Europe/Berlin)",
+    ),
+    (
+        "money without a price",
+        [("runs: 20", "cost_usd: 5")],
+        (
+            "21: budget.cost_usd: counts nothing: by the prices every run is free "
+            "(set prices.gpu_hour_usd (with backend.gpus), prices.slot_hour_usd or prices.run_usd)"
+        ),
+    ),
+    (
+        "GPU-hours without a GPU",
+        [("runs: 20", "gpu_hours: 5")],
+        "21: budget.gpu_hours: counts nothing: backend.gpus lists no GPU (list the GPU ids there, or set another limit)",
     ),
     ("until a number", [("runs: 20", "until: 730")], "21: budget.until: 730 is not text (put it in quotes)"),
     (

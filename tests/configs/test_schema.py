@@ -85,8 +85,9 @@ def test_the_schema_finds_what_an_editor_can_find(old: str, new: str, place: str
 
 def test_the_reference_page_lists_every_key_with_its_type() -> None:
     page = reference_page()
+    titles = [line for line in page.splitlines() if line.startswith("## ")]
     for place, section in sections().items():
-        assert f"## `{place}`" in page or place == ""
+        assert any(f"`{place}`" in title for title in titles) or place == ""
         assert all(f"| `{key}` |" in page for key in fields_of(section))
     assert "| `timeout` | duration |" in page
     assert "| `slots` | whole number ≥ 1, ≤ 512 | `1` |" in page

@@ -16,6 +16,7 @@ from typing import Any
 from langgraph.checkpoint.sqlite import SqliteSaver
 from sqlalchemy import Connection, Engine, event
 
+from nightlab.knowledge.records import StudyStatus
 from nightlab.night import run_night
 
 MOST_KILLS = 400
@@ -68,8 +69,8 @@ def lab(study: Path, executioner: Executioner) -> int:
     child = os.fork()
     if child == 0:
         executioner.watch()
-        run_night(study, say=lambda _: None)
-        os._exit(0)
+        outcome = run_night(study, say=lambda _: None)
+        os._exit(0 if outcome.status is StudyStatus.FINISHED else 1)
     return os.waitpid(child, 0)[1]
 
 

@@ -11,11 +11,26 @@ from typing import Any
 import pytest
 
 from nightlab.agents.context import Lab
+from nightlab.configs.loading import load_study
 from nightlab.configs.study import Budget, Study
-from nightlab.graph.budget import UNLIMITED, deadline_of, history_now, runs_left
-from nightlab.knowledge.records import ExperimentState, Job, JobState, Run, RunState
+from nightlab.graph.budget import deadline_of, history_now, reserve, runs_left
+from nightlab.graph.opening import locate
+from nightlab.knowledge.ledger import Ledger
+from nightlab.knowledge.records import (
+    ExperimentState,
+    Job,
+    JobState,
+    Run,
+    RunState,
+    StudyStatus,
+    VerdictKind,
+    utc_now,
+)
+from nightlab.night import run_night
+from nightlab.search.spending import UNLIMITED
+from nightlab.status import snapshot_of
 from tests.agents.lab import new_lab, planned
-from tests.task import study_data
+from tests.task import make_repository, study_data
 
 START = datetime(2026, 11, 29, 22, 0, tzinfo=UTC)
 
@@ -98,6 +113,8 @@ def test_the_deadline_is_the_earlier_of_duration_and_clock() -> None:
 
     assert deadline(START, runs=3) is None
     assert deadline(START, duration="9h") == START + timedelta(hours=9)
+    assert deadline(START, until="23:30 UTC") == START + timedelta(hours=1.5)
+    assert deadline(START, until="07:30 Asia/Shanghai") == START + timedelta(hours=1.5)
     assert deadline(START, until="2026-11-30T07:30:00+00:00") == START + timedelta(hours=9.5)
     assert deadline(START, duration="9h", until="2026-11-30T07:30:00+00:00") == START + timedelta(hours=9)
 
@@ -109,3 +126,38 @@ def test_a_clock_time_is_the_next_one_from_now_and_a_duration_counts_from_the_st
     assert deadline_of(budget, START, evening) == START + timedelta(hours=9)
     assert deadline_of(budget, START, morning) == START + timedelta(hours=33), "gone on with the next morning"
     assert deadline_of(Budget.model_validate({"duration": "9h"}), START, morning) == START + timedelta(hours=9)
+
+
+def test_money_is_reserved_when_a_run_is_planned_and_settled_when_it_ends(tmp_path: Path) -> None:
+    prices, budget = {"slot_hour_usd": 6.0, "run_usd": 0.5}, {"cost_usd": 10.0}
+    with new_lab(tmp_path, prices=prices, budget=budget) as lab:
+        first, second = planned(lab, {}, 0), planned(lab, {}, 1)
+        reserve(lab, first)
+        end(lab, first, 600.0)
+        lab.ledger.settle(first.key, wall_seconds=600.0, cost_usd=1.5)
+        reserve(lab, second)
+        assert lab.ledger.spend_totals().cost_usd == 1.5
+        # 10 less 1.50 used and 1.50 reserved, at 1.50 a run.
+        assert runs_left(lab) == 4
+        held = lab.ledger.settle(second.key, wall_seconds=None)
+        assert held.cost_usd == held.reserved_cost_usd == 1.5, "lost with its machine: what was reserved is spent"
+        lab.ledger.reserve(second.key, gpu_hours=9.0, cost_usd=9.0)
+        assert lab.ledger.spend_totals().cost_usd == 3.0, "the books of what has ended are closed"
+
+
+def test_a_night_ends_within_its_money_and_says_so(tmp_path: Path) -> None:
+    """Twelve runs' worth: the finalist is confirmed on all fresh seeds, and nothing is overspent."""
+    said: list[str] = []
+    file = make_repository(tmp_path / "repo", budget={"cost_usd": 6.2}, prices={"run_usd": 0.5, "slot_hour_usd": 0.01})
+    assert run_night(file, say=said.append).status is StudyStatus.FINISHED
+    loaded = load_study(file)
+    place = locate(loaded)
+    assert any(line.startswith("plan: 10 to 12 runs, ") and "US dollars (budget 6.20)" in line for line in said)
+    with Ledger.open(place.paths.ledger) as ledger:
+        assert ledger.spend_totals().runs == 12 and 6.0 < ledger.spend_totals().cost_usd <= 6.2
+        (kept,) = [v for v in ledger.verdicts().values() if v.kind is VerdictKind.KEEP]
+        assert kept.effect and kept.effect.runs == 3
+        lines = {line.resource: line for line in snapshot_of(ledger, loaded.study, utc_now()).budget}
+    assert lines["cost_usd"].limit == 6.2 and lines["cost_usd"].reserved == 0
+    assert lines["cost_usd"].forecast == lines["cost_usd"].used > 6
+    assert r"| money | \$6.0" in place.paths.final_report_md.read_text()

@@ -14,13 +14,15 @@ from typing import Any
 import pytest
 
 from nightlab.configs.loading import load_study
+from nightlab.errors import ConfigError
 from nightlab.graph.opening import locate
 from nightlab.knowledge.ledger import Ledger
 from nightlab.knowledge.records import JobState, RunState
+from nightlab.night import run_night
 from tests.small_disk import SmallDisk, small_disk
 from tests.task import make_repository, study_data
 
-BUDGET = {"runs": 12}
+BUDGET = {"runs": 11}
 
 
 @pytest.fixture
@@ -124,3 +126,10 @@ def test_with_little_room_no_job_is_started_and_the_lab_goes_on_by_itself(disk: 
         assert len(ledger.runs()) == BUDGET["runs"]
         assert [(q.answer, q.answered_by) for q in ledger.questions()] == [("made", "nightlab")]
         assert night.ran() == len(ledger.runs(states=[RunState.REVIEWED])) + 1
+
+
+def test_a_night_that_could_start_no_job_does_not_begin(tmp_path: Path) -> None:
+    file = make_repository(tmp_path / "repo", disk={"min_free": "900PB"})
+    with pytest.raises(ConfigError, match=r"disk.min_free: only .* are free on the disk of .*below 900\.0 PB"):
+        run_night(file, say=lambda _: None)
+    assert not locate(load_study(file)).paths.folder.exists()

@@ -28,10 +28,13 @@ def results(file: Path) -> dict[str, list[tuple[int, str]]]:
         }
 
 
-def story(file: Path) -> list[tuple[str, int | None, str]]:
-    """What happened, each thing as often as it did, but for the times and for labs that came and went."""
+def story(file: Path) -> list[tuple[str, int, str]]:
+    """What happened, each thing as often as it did, but for its time.
+
+    Why a run was planned is left out: while a job was running a run may have been planned ahead of its need.
+    """
     with Ledger.open(locate(load_study(file)).paths.ledger) as ledger:
-        return sorted((e.kind, e.number, e.text) for e in ledger.events() if e.kind != "started")
+        return sorted((e.kind, e.number or 0, "" if e.kind == "planned" else e.text) for e in ledger.events())
 
 
 def history_of_branches(file: Path) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Damage to what the lab knows is told in one line or skipped, whatever bytes it is; it is never taken for the truth."""
+"""Damage to what the lab knows is told in one line or skipped, whatever bytes it is; it is never taken for true."""
 
 from __future__ import annotations
 

@@ -77,7 +77,9 @@ def test_no_win_before_all_pairs_are_in(pending_side: int) -> None:
     waiting = [trial(x, 1002, None, Phase.CONFIRM, "pending") for x in (1, 2) if x == pending_side]
     assert verdict(*BASE, trial(2, 0, 2.0), *both, *waiting).label == "promising"
     assert verdict(*BASE, trial(2, 0, 2.0), *both, runs_left=2).label == "promising", "a third pair is affordable"
-    assert verdict(*BASE, trial(2, 0, 2.0), *both).kind == VerdictKind.KEEP, "nothing more can come"
+    short = verdict(*BASE, trial(2, 0, 2.0), *both)
+    assert (short.kind, short.label) == (VerdictKind.INCONCLUSIVE, "not confirmed"), "nothing more can come"
+    assert short.reason.endswith("but the study asks for 3 fresh seeds")
 
 
 def test_a_gain_below_min_effect_is_not_a_win() -> None:

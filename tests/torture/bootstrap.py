@@ -140,15 +140,22 @@ def _block(name: str, original: Callable[..., Any], wire: Tripwire) -> Callable[
 def load_everything() -> None:
     """Import every module of the product, so that a forked lab loads nothing and every copied name can be found."""
     import nightlab
+    from nightlab.knowledge.catalog import load_catalog
+    from nightlab.knowledge.signatures import load_signatures
 
     for found in pkgutil.walk_packages(nightlab.__path__, "nightlab."):
         if not found.name.endswith("__main__") and ".examples." not in found.name:
             importlib.import_module(found.name)
+    # Both are kept for the life of a process.
+    load_catalog()
+    load_signatures()
 
 
 def _lab(order: dict[str, Any]) -> None:
     """What the forked process does: run the command line under the fault."""
     os.setsid()
+    # Ready first, then open to Ctrl-C as any program is.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.chdir(order["folder"])
     output = os.open(order["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -162,6 +169,7 @@ def _lab(order: dict[str, Any]) -> None:
     sys.argv = ["nightlab", *order["arguments"]]
     from nightlab.cli.app import main
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         main()
     finally:

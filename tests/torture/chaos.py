@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -154,13 +153,3 @@ def _retried(night: Night) -> Iterator[Breach]:
         is_lost = run.state is RunState.FAILED and run.cause == "lost"
         if is_lost and attempts[run.number, run.seed] < 2:
             yield Breach("lost", f"run {run.key} died with the machine and was not tried again")
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
-    """Whether it came true in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True

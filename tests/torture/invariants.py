@@ -196,7 +196,7 @@ def _story(night: Night) -> Iterator[Breach]:
     per_run = Counter(kind for kind, _, _ in night.events.elements())
     for kind, expected in {
         "started": 1,
-        "planned": len(night.runs),
+        "planned": sum(run.attempt == 1 for run in night.runs),
         "finished": 1,
         "design": 1,
         "submitted": len(night.runs),

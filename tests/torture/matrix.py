@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,7 +13,11 @@ from tests.torture.boundaries import BOUNDARIES
 from tests.torture.invariants import Breach, Night, compare, examine, unchanged
 from tests.torture.nights import HUNG, Nursery, Task
 
-__all__ = ["Reference", "Result", "faults_of", "strike", "undisturbed"]
+__all__ = ["Reference", "Result", "examine_against", "faults_of", "strike", "stutter", "undisturbed"]
+
+
+MOST_DEATHS = 300
+"""A night of labs that always die at the same place makes some progress with each, or it is broken."""
 
 
 class Reference(NamedTuple):
@@ -33,9 +36,9 @@ class Result(NamedTuple):
     breaches: list[Breach]
 
 
-def undisturbed(nursery: Nursery, folder: Path) -> Reference:
+def undisturbed(nursery: Nursery, folder: Path, *, runs: int) -> Reference:
     """Raises AssertionError when even this night does not come to its end."""
-    task = Task(folder, gated=True)
+    task = Task(folder, runs=runs, gated=True)
     counts = task.folder / "counts.json"
     status = nursery.run(task, counts=counts)
     assert status == 0, task.said()
@@ -55,9 +58,9 @@ def faults_of(counts: dict[str, int]) -> Iterator[tuple[Fault, ...]]:
                 yield (Fault(name, when, turn), *again)
 
 
-def strike(nursery: Nursery, folder: Path, faults: Iterable[Fault], calm: Night) -> Result:
+def strike(nursery: Nursery, folder: Path, faults: Iterable[Fault], calm: Night, *, runs: int) -> Result:
     """One night whose labs die at `faults`, one after the other; a fault that a lab does not meet lets it finish."""
-    task = Task(folder, gated=True)
+    task = Task(folder, runs=runs, gated=True)
     faults = list(faults)
     fired, breaches = 0, []
     for fault in faults:
@@ -68,6 +71,19 @@ def strike(nursery: Nursery, folder: Path, faults: Iterable[Fault], calm: Night)
             breaches.append(_ended_badly(task, status))
     breaches += to_the_end(nursery, task) or examine_against(nursery, task, calm)
     return Result(", then ".join(map(str, faults)), fired, breaches)
+
+
+def stutter(nursery: Nursery, folder: Path, fault: Fault, calm: Night, *, runs: int) -> Result:
+    """One night of which every lab dies at the same place, until one ends for want of work."""
+    task = Task(folder, runs=runs, gated=True)
+    fired, status = 0, -signal.SIGKILL
+    while status == -signal.SIGKILL and fired < MOST_DEATHS:
+        status = nursery.run(task, fault)
+        fired += status == -signal.SIGKILL
+    breaches = to_the_end(nursery, task) or examine_against(nursery, task, calm)
+    if status:
+        breaches.append(_ended_badly(task, status))
+    return Result(f"always {fault}", fired, breaches)
 
 
 def to_the_end(nursery: Nursery, task: Task) -> list[Breach]:
@@ -89,8 +105,3 @@ def examine_against(nursery: Nursery, task: Task, calm: Night | None) -> list[Br
     if status:
         breaches.append(_ended_badly(task, status))
     return breaches + unchanged(night, Night.of(task))
-
-
-def chance(seed: int) -> random.Random:
-    """Reproducible chance; nothing secret hangs on it."""
-    return random.Random(seed)  # noqa: S311

@@ -39,7 +39,7 @@ os.close(_notes)
 """Put before the training script: one line an execution, whatever becomes of it."""
 
 GATE = """\
-while "experiment-" in os.environ[{mark!r}] and not os.path.exists({gate!r}):
+while os.environ[{mark!r}].startswith({logs!r}) and not os.path.exists({gate!r}):
     time.sleep(0.002)
 """
 """Put before it, too: a job of the night ends while a lab waits for it, and never while there is none. What is known
@@ -59,7 +59,9 @@ def response(parameters: Mapping[str, Scalar], seed: int) -> float:
 class Task:
     """One training repository with its study, and the place of everything a test reads from it."""
 
-    def __init__(self, folder: Path, *, slots: int = 1, seconds: float = 0.0, gated: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, slots: int = 1, seconds: float = 0.0, runs: int = 30, gated: bool = False
+    ) -> None:
         self.folder = folder.resolve()
         self.root = self.folder / "repository"
         self.notes = self.folder / "executions"
@@ -69,14 +71,15 @@ class Task:
         self.temporary.mkdir(parents=True)
         data = study_data()
         parameters = data["parameters"] | {"seconds": seconds}
-        self.file = make_repository(self.root, backend=data["backend"] | {"slots": slots}, parameters=parameters)
+        backend = data["backend"] | {"slots": slots}
+        self.file = make_repository(self.root, backend=backend, parameters=parameters, budget={"runs": runs})
         (self.root / "params.json").write_text(json.dumps(parameters, indent=2) + "\n")
+        self.paths = StudyPaths(self.root, data["study"])
         before = NOTE.format(notes=str(self.notes), mark=MARK)
         if gated:
-            before += GATE.format(gate=str(self.gate), mark=MARK)
+            before += GATE.format(gate=str(self.gate), mark=MARK, logs=str(self.paths.logs))
         (self.root / "train.py").write_text(before + TRAIN)
         self.head = commit_all(self.root, "note executions")
-        self.paths = StudyPaths(self.root, data["study"])
 
     @property
     def environment(self) -> dict[str, str]:

@@ -148,6 +148,6 @@ def disk_low(study: str, folder: Path, free_bytes: int, needed_bytes: int, *, oc
         f"paused: {free_bytes / 1e9:.1f} GB free, {needed_bytes / 1e9:.1f} GB needed",
         (
             f"Folder: {folder}",
-            "Make room (`nightlab gc` removes worktrees that are not needed), then `nightlab resume`.",
+            "Make room, e.g. by `nightlab gc`: a running lab goes on by itself, a stopped one with `nightlab run`.",
         ),
     )

@@ -9,10 +9,12 @@ from __future__ import annotations
 import codecs
 import io
 import sys
+import traceback
 from typing import Annotated
 
 import typer
 
+from nightlab.cli.asking import register as register_asking
 from nightlab.cli.catalog import register as register_catalog
 from nightlab.cli.reading import register as register_reading
 from nightlab.cli.recovering import register as register_recovering
@@ -52,6 +54,7 @@ def _root(
 
 register_running(app)
 register_reading(app)
+register_asking(app)
 register_upkeep(app)
 register_recovering(app)
 register_catalog(app)
@@ -59,6 +62,12 @@ register_catalog(app)
 
 PLAIN = {"−": "-", "–": "-", "…": "...", "→": "->", "±": "+-", "·": "-", "≤": "<=", "≥": ">=", "×": "x"}
 """What stands for a sign that a terminal's encoding does not hold; any other becomes a question mark."""
+
+
+BROKEN = (
+    "nightlab: this is a fault of nightlab itself, told above; records and jobs are as they were. `nightlab status` "
+    "shows them, the same command goes on; the jobs' logs are in .nightlab/<study>/logs\n"
+)
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
@@ -76,5 +85,15 @@ def main() -> None:
     try:
         app(prog_name="nightlab")
     except NightlabError as error:
-        sys.stderr.writelines(f"nightlab: {line}\n" for line in str(error).splitlines())
+        sys.stderr.writelines(f"nightlab: {line}\n" for line in _safe(error, str(error)).splitlines())
         sys.exit(2)
+    except Exception as error:  # noqa: BLE001 - the last resort: what Python would print may hold a secret
+        sys.stderr.write(_safe(error, "".join(traceback.format_exception(error))) + BROKEN)
+        sys.exit(1)
+
+
+def _safe(error: Exception, text: str) -> str:
+    """The text without secrets; loads what knows them only now."""
+    from nightlab.tools.redaction import redactor_for
+
+    return redactor_for(error).redact(text)

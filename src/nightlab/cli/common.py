@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import sys
@@ -28,6 +29,7 @@ __all__ = [
     "console",
     "experiment_of",
     "opened",
+    "person",
     "print_json",
     "short",
 ]
@@ -59,6 +61,7 @@ def opened(file: Path) -> Iterator[tuple[Ledger, Study, Place]]:
     from nightlab.errors import ConfigError, Fault
     from nightlab.graph.opening import locate
     from nightlab.knowledge.ledger import Ledger
+    from nightlab.tools.redaction import carrying
 
     loaded = load_study(file)
     place = locate(loaded)
@@ -66,7 +69,7 @@ def opened(file: Path) -> Iterator[tuple[Ledger, Study, Place]]:
     fault = Fault(f"the study {loaded.study.study} has not begun", file=file, mend=mend)
     if not Ledger.exists(place.paths.ledger):
         raise ConfigError(fault)
-    with Ledger.open(place.paths.ledger) as ledger:
+    with carrying(place.redactor), place.open_ledger() as ledger:
         if not ledger.has_study():
             raise ConfigError(fault)
         yield ledger, ledger.study_row().study, place
@@ -83,6 +86,14 @@ def experiment_of(ledger: Ledger, number: int, file: Path) -> Experiment:
         mend = f"{last}; `{command('results', file)}` lists them"
         raise ConfigError(Fault(f"has no experiment {number:02d}", file=file, mend=mend))
     return found
+
+
+def person() -> str:
+    """Who sits at the keyboard, for the record."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user id without a name
+        return "unknown"
 
 
 def short(path: Path) -> str:

@@ -80,7 +80,8 @@ class _Panel:
         if self.snapshot is None:
             return Text()
         alive = self.snapshot.status is StudyStatus.RUNNING
-        return render(self.snapshot, utc_now(), self.file, alive=alive, stopping=self.is_stopping and alive)
+        stopping = self.is_stopping and alive
+        return render(self.snapshot, utc_now(), self.file, alive=alive, stopping=stopping, every_budget=False)
 
 
 def run_with_display(file: Path, *, allow_dirty: bool = False) -> int:

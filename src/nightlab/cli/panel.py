@@ -14,7 +14,9 @@ from rich.text import Text
 
 from nightlab.cli.common import command
 from nightlab.knowledge.records import Event, Question, StudyStatus, VerdictKind
+from nightlab.report.build import RESOURCES
 from nightlab.report.numbers import count, duration
+from nightlab.search.spending import BudgetLine
 from nightlab.status import SlotNow, Snapshot
 
 __all__ = ["answer_command", "clock", "event_line", "render"]
@@ -40,15 +42,17 @@ MAX_SLOTS = 8
 """Slots that get a line of their own."""
 
 
-def render(snapshot: Snapshot, now: datetime, file: Path, *, alive: bool, stopping: bool = False) -> RenderableType:
+def render(
+    snapshot: Snapshot, now: datetime, file: Path, *, alive: bool, stopping: bool = False, every_budget: bool = True
+) -> RenderableType:
     """The panel of the study in `file`, the last events under it while a lab is at work.
 
-    `alive`: a lab's process runs the study now.
+    `alive`: a lab's process runs the study now; `every_budget`: a line for each limit, not for the tightest only.
     """
     facts = Table.grid(padding=(0, 2))
     facts.add_column(no_wrap=True)
     facts.add_column(overflow="fold")
-    for name, text in _facts(snapshot, now, file, alive=alive, stopping=stopping):
+    for name, text in _facts(snapshot, now, file, alive=alive, stopping=stopping, every_budget=every_budget):
         facts.add_row(name, text)
     panel = Constrain(Panel(facts, title=f"nightlab · {snapshot.study}", title_align="left"), MAX_COLUMNS)
     if not alive:
@@ -57,22 +61,27 @@ def render(snapshot: Snapshot, now: datetime, file: Path, *, alive: bool, stoppi
     return Group(panel, *events)
 
 
-def _facts(snapshot: Snapshot, now: datetime, file: Path, *, alive: bool, stopping: bool) -> Iterator[tuple[str, str]]:
+def _facts(
+    snapshot: Snapshot, now: datetime, file: Path, *, alive: bool, stopping: bool, every_budget: bool
+) -> Iterator[tuple[str, str]]:
     yield "state", _state(snapshot, file, alive=alive, stopping=stopping)
     yield "experiments", _experiments(snapshot)
     yield "baseline", _baseline(snapshot)
     yield "best so far", _best(snapshot)
-    yield "budget", _budget(snapshot)
+    yield "budget", _budget(snapshot, every_line=every_budget)
     yield "time", _time(snapshot, now)
     yield from _slots([slot for slot in snapshot.slots if alive or slot.number is not None], now)
     for question in snapshot.questions:
         yield "question", question.text
-        yield "answer", answer_command(question, file)
+        yield "answer", answer_command(question, file) + _without(question, now)
 
 
 def _state(snapshot: Snapshot, file: Path, *, alive: bool, stopping: bool) -> str:
     if stopping:
         return "stopping at the next step; running jobs go on"
+    if snapshot.paused and snapshot.status is not StudyStatus.FINISHED:
+        goes_on = f"no new job is started; `{command('resume', file)}` goes on"
+        return f"paused: {goes_on}" if alive else f"paused: {goes_on} (no lab is running it)"
     if snapshot.status is StudyStatus.RUNNING and not alive:
         return f"interrupted: its lab is gone; `{command('run', file)}` goes on with it"
     if snapshot.status is StudyStatus.WAITING:
@@ -99,13 +108,28 @@ def _best(snapshot: Snapshot) -> str:
     return f"{text}\n{best.change_text}" if best.change_text else text
 
 
-def _budget(snapshot: Snapshot) -> str:
+def _budget(snapshot: Snapshot, *, every_line: bool) -> str:
+    """The counts, and below them the tightest limit or, on `every_line`, all of them."""
     parts = [_of(snapshot.runs_ended, snapshot.runs_budget, "run")]
     if snapshot.experiments_budget:
         parts.append(_of(snapshot.experiments, snapshot.experiments_budget, "experiment"))
     if snapshot.runs_failed:
         parts.append(f"{count(snapshot.runs_failed, 'run')} failed")
-    return ", ".join(parts)
+    limited = [line for line in snapshot.budget if line.share is not None]
+    if not every_line:
+        tightest = max(limited, key=lambda line: line.share or 0.0, default=None)
+        # Counts stand above, the clock in the row below.
+        limited = [tightest] if tightest and tightest.resource in ("gpu_hours", "cost_usd") else []
+    return "\n".join([", ".join(parts), *(_budget_line(line) for line in limited)])
+
+
+def _budget_line(line: BudgetLine) -> str:
+    name, words = RESOURCES[line.resource]
+    text = f"{name}: {words(line.used)} used"
+    if line.reserved:
+        text += f", {words(line.reserved)} reserved"
+    text += f" of {words(line.limit or 0.0)}"
+    return f"{text}; at the end at most {words(line.forecast)}" if line.forecast is not None else text
 
 
 def _of(used: int, allowed: int | None, noun: str) -> str:
@@ -147,6 +171,10 @@ def _slot(slot: SlotNow, now: datetime) -> str:
 def _elapsed(span: timedelta) -> str:
     seconds = max(0, round(span.total_seconds()))
     return f"{seconds} s" if seconds < 60 else duration(seconds)
+
+
+def _without(question: Question, now: datetime) -> str:
+    return f"\nwithout one by {clock(question.deadline, now)}: {question.default}" if question.deadline else ""
 
 
 def answer_command(question: Question, file: Path) -> str:

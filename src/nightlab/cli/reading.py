@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nightlab.knowledge.ledger import Ledger
     from nightlab.report.model import StudyReport
     from nightlab.status import Snapshot
+    from nightlab.tools.redaction import Redactor
 
 __all__ = ["register"]
 
@@ -178,7 +179,7 @@ def logs(
     from nightlab.configs.paths import JobPaths
     from nightlab.errors import ConfigError, Fault
 
-    with opened(study) as (ledger, _, _place):
+    with opened(study) as (ledger, _, place):
         experiment_of(ledger, number, study)
         jobs = {job.key: JobPaths(Path(job.directory)) for job in ledger.jobs(number)}
         seeds = {run.key: run.seed for run in ledger.runs(number) if run.key in jobs}
@@ -190,17 +191,18 @@ def logs(
         raise ConfigError(Fault(f"experiment {number:02d} has no run with seed {seed}", mend=f"it ran with {ran}"))
     for key, paths in jobs.items():
         if seed is None or seeds[key] == seed:
-            _tail(paths.stdout, lines)
-            _tail(paths.stderr, lines)
+            _tail(paths.stdout, lines, place.redactor)
+            _tail(paths.stderr, lines, place.redactor)
 
 
-def _tail(log: Path, lines: int) -> None:
+def _tail(log: Path, lines: int, redactor: Redactor) -> None:
+    """A running job's log is redacted here only: it is rewritten when the job has ended."""
     if not log.exists() or not log.stat().st_size:
         return
     typer.echo(f"==> {short(log)} <==")
     with log.open(encoding="utf-8", errors="replace") as text:
         for line in deque(text, maxlen=lines):
-            typer.echo(line.rstrip("\n"))
+            typer.echo(redactor.redact(line.rstrip("\n")))
 
 
 def diff(
@@ -238,7 +240,7 @@ def report(study: StudyOption = DEFAULT) -> None:
     from nightlab.report.write import write_files
 
     with opened(study) as (ledger, declared, place):
-        for path in write_files(ledger, declared, place.paths):
+        for path in write_files(ledger, declared, place.paths, place.redactor):
             typer.echo(short(path))
 
 

@@ -1,15 +1,14 @@
-"""Commands on a study that has begun: stop, answer, gc."""
+"""Commands on a study that has begun: pause, resume, stop, gc."""
 
 from __future__ import annotations
 
-import getpass
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nightlab.cli.common import DEFAULT, JsonOption, StudyOption, command, opened, print_json, short
+from nightlab.cli.common import DEFAULT, JsonOption, StudyOption, command, opened, person, print_json, short
 
 if TYPE_CHECKING:
     from nightlab.configs.paths import StudyPaths
@@ -56,32 +55,41 @@ def _stop_lab(paths: StudyPaths) -> None:
     typer.echo("It has stopped.")
 
 
-def answer(
-    question: Annotated[str, typer.Argument(help="Id of the question.", metavar="ID")],
-    choice: Annotated[str, typer.Argument(help="One of its options.", metavar="OPTION")],
-    study: StudyOption = DEFAULT,
-) -> None:
-    """Answer a question of the lab."""
+def pause(study: StudyOption = DEFAULT) -> None:
+    """Start no new job from now on; running ones go on.
+
+    A running lab collects their results and stays; `resume` lets it go on.
+    """
+    _set_paused(study, paused=True)
+
+
+def resume(study: StudyOption = DEFAULT) -> None:
+    """Start new jobs again after a pause."""
+    _set_paused(study, paused=False)
+
+
+def _set_paused(study: Path, *, paused: bool) -> None:
     from nightlab.errors import ConfigError, Fault
     from nightlab.graph.process import running_lab
+    from nightlab.knowledge.records import StudyStatus
 
     with opened(study) as (ledger, _, place):
-        known = ledger.questions()
-        if question not in {asked.id for asked in known}:
-            mend = f"asked so far: {', '.join(asked.id for asked in known)}" if known else "nothing has been asked yet"
-            raise ConfigError(Fault(f"has no question {question}", file=study, mend=mend))
-        answered = ledger.answer(question, choice, by=_person())
+        row = ledger.study_row()
+        if row.status is StudyStatus.FINISHED:
+            raise ConfigError(Fault("the study is finished", file=study, mend="there is nothing to pause or resume"))
+        if row.paused != paused:
+            with ledger.transaction():
+                ledger.update_study(paused=paused)
+                ledger.add_event("paused" if paused else "resumed", f"by {person()}")
         is_running = running_lab(place.paths) is not None
-    go_on = "The lab goes on with it." if is_running else f"Go on: {command('run', study)}"
-    typer.echo(f"{answered.id}: {answered.answer}. {go_on}")
-
-
-def _person() -> str:
-    """Who sits at the keyboard, for the record."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user id without a name
-        return "unknown"
+    is_new = row.paused != paused
+    if paused:
+        told = "Paused" if is_new else "Paused already"
+        typer.echo(f"{told}: no new job is started before `{command('resume', study)}`; running ones go on.")
+    else:
+        told = "Resumed" if is_new else "Not paused"
+        go_on = "the lab goes on" if is_running else f"go on: {command('run', study)}"
+        typer.echo(f"{told}; {go_on}.")
 
 
 def gc(
@@ -115,5 +123,5 @@ def gc(
 
 
 def register(app: typer.Typer) -> None:
-    for function in (stop, answer, gc):
+    for function in (pause, resume, stop, gc):
         app.command()(function)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from nightlab.configs.study import Guardrail, Study
 from nightlab.knowledge.records import Effect, Experiment, Job, Observation, Run, RunState, Verdict
@@ -25,14 +25,15 @@ from nightlab.report.model import (
     StudyReport,
     Timeline,
 )
-from nightlab.report.numbers import duration, memory, short
+from nightlab.report.numbers import duration, memory, money, short
 from nightlab.report.rows import build_rows, measure_noise
 from nightlab.report.sentences import certainty_of, choose_candidate, choose_winners, headline_of
 from nightlab.report.table import result_line
 from nightlab.report.timeline import build_timeline
 from nightlab.report.wording import Wording
+from nightlab.search.spending import BudgetLine, Resource, Usage, budget_lines, run_amounts
 
-__all__ = ["build_report", "influence_of"]
+__all__ = ["RESOURCES", "build_report", "influence_of"]
 
 INFLUENCES: dict[str, Influence] = {
     "confirmed": "helped",
@@ -55,6 +56,14 @@ CAUSES = {
     "out-of-memory": "the run needed more memory than there was",
 }
 EXAMPLE_CHARACTERS = 200
+RESOURCES: dict[Resource, tuple[str, Callable[[float], str]]] = {
+    "runs": ("runs", "{:,.0f}".format),
+    "experiments": ("experiments", "{:,.0f}".format),
+    "seconds": ("wall-clock time", duration),
+    "gpu_hours": ("GPU-hours", "{:,.3g}".format),
+    "cost_usd": ("money", money),
+}
+"""How each resource is called and written."""
 
 
 def build_report(
@@ -73,8 +82,12 @@ def build_report(
     status: Status = "finished",
     stop_reason: str = "",
     versions: Mapping[str, str] | None = None,
+    usage: Usage | None = None,
 ) -> StudyReport:
-    """The report of a study at any moment of it: before the first run, in the middle, at the end."""
+    """The report of a study at any moment of it: before the first run, in the middle, at the end.
+
+    `usage`: what the ledger says was spent; without it the jobs are added up.
+    """
     objective = study.objective
     metric = Metric(objective.metric, objective.unit, study.maximize, objective.min_effect)
     rows = build_rows(study, experiments, runs, jobs, observations, verdicts)
@@ -113,7 +126,7 @@ def build_report(
         main_effects=_main_effects(study, main_effects),
         failures=failures,
         timeline=timeline,
-        spend=_spend(study, rows, runs, jobs, timeline, started_at, now),
+        spend=_spend(study, jobs, usage or _usage(study, runs, jobs, started_at, now), timeline, started_at),
         setup=_setup(study, experiments, runs, dict(versions or {})),
         events=tuple(events),
     )
@@ -194,39 +207,61 @@ def _last_line(runs: Sequence[Run]) -> str:
 
 
 def _spend(
-    study: Study,
-    rows: Sequence[ExperimentRow],
-    runs: Sequence[Run],
-    jobs: Sequence[Job],
-    timeline: Timeline,
-    started_at: datetime | None,
-    now: datetime | None,
+    study: Study, jobs: Sequence[Job], usage: Usage, timeline: Timeline, started_at: datetime | None
 ) -> tuple[SpendLine, ...]:
-    budget = study.budget
-    spent_runs = sum(run.state is not RunState.PLANNED for run in runs)
-    tried = sum(not row.is_baseline for row in rows)
-    wall = (now - started_at).total_seconds() if now and started_at else timeline.span_seconds
-    until = f"until {budget.until}" if budget.until else "no limit"
     cpu = [job.cpu_seconds for job in jobs if job.cpu_seconds is not None]
     peak = max((job.peak_memory_bytes for job in jobs if job.peak_memory_bytes is not None), default=None)
     job_seconds = sum(job.wall_seconds for job in jobs if job.wall_seconds is not None)
+    lines = [_limited(study, line) for line in budget_lines(study, usage)]
+    if started_at is None:
+        lines[2] = replace(lines[2], used=duration(timeline.span_seconds))
     return (
-        _counted("runs", spent_runs, budget.runs),
-        _counted("experiments", tried, budget.experiments),
-        SpendLine(
-            "wall-clock time",
-            duration(wall),
-            duration(budget.duration_seconds) if budget.duration_seconds else until,
-            wall / budget.duration_seconds if budget.duration_seconds else None,
-        ),
+        *lines,
         SpendLine("job time, all slots", duration(job_seconds), "–", None),
         SpendLine("CPU time of the jobs", duration(sum(cpu)) if cpu else "not recorded", "–", None),
         SpendLine("peak memory of one job", memory(peak) if peak else "not recorded", "–", None),
     )
 
 
-def _counted(name: str, used: int, allowed: int | None) -> SpendLine:
-    return SpendLine(name, f"{used:,}", f"{allowed:,}" if allowed else "no limit", used / allowed if allowed else None)
+def _usage(
+    study: Study, runs: Sequence[Run], jobs: Sequence[Job], started_at: datetime | None, now: datetime | None
+) -> Usage:
+    walls = [job.wall_seconds for job in jobs if job.wall_seconds is not None]
+    amounts = [run_amounts(study, seconds) for seconds in walls]
+    allowed = study.budget.duration_seconds
+    return Usage(
+        now=now or datetime.now(UTC),
+        runs=sum(run.state is not RunState.PLANNED for run in runs),
+        experiments=len({run.number for run in runs} - {0}),
+        gpu_hours=sum(gpu_hours for gpu_hours, _ in amounts),
+        cost_usd=sum(cost_usd for _, cost_usd in amounts),
+        wall_seconds=tuple(walls),
+        started_at=started_at,
+        finished_at=now,
+        deadline=started_at + timedelta(seconds=allowed) if allowed and started_at else None,
+    )
+
+
+def _limited(study: Study, line: BudgetLine) -> SpendLine:
+    name, words = RESOURCES[line.resource]
+    allowed = words(line.limit) if line.limit is not None else "no limit"
+    if line.resource == "seconds" and study.budget.until:
+        until = f"until {study.budget.until}"
+        allowed = f"{allowed}, {until}" if study.budget.duration_seconds else until
+    return SpendLine(
+        name,
+        words(line.used),
+        allowed,
+        line.used / line.limit if line.limit else None,
+        words(line.reserved) if line.reserved else "–",
+        _forecast(line, words),
+    )
+
+
+def _forecast(line: BudgetLine, words: Callable[[float], str]) -> str:
+    if line.forecast is None:
+        return "–"
+    return words(line.used) if line.forecast == line.used else f"at most {words(line.forecast)}"
 
 
 def _setup(study: Study, experiments: Sequence[Experiment], runs: Sequence[Run], versions: dict[str, str]) -> Setup:

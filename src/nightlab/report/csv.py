@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from nightlab.knowledge.records import VerdictKind
@@ -21,13 +22,13 @@ COLUMNS = (
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def write_csv(report: StudyReport, path: Path) -> None:
+def write_csv(report: StudyReport, path: Path, redact: Callable[[str], str] = str) -> None:
     """RFC 4180 rows in the order of `COLUMNS`; effects above 0 are better whatever the metric's direction."""
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer)
     writer.writerow(COLUMNS)
     writer.writerows([_cell(line.record[column]) for column in COLUMNS] for line in report.rows)
-    write_atomically(path, buffer.getvalue())
+    write_atomically(path, redact(buffer.getvalue()))
 
 
 def write_tsv(report: StudyReport, path: Path) -> None:

@@ -45,5 +45,5 @@ def _drawn(draw: Callable[[StudyReport, float], str | None], report: StudyReport
     return [Markup(svg) for svg in drawings if svg]  # noqa: S704
 
 
-def write_html(report: StudyReport, path: Path) -> None:
-    write_atomically(path, render_html(report))
+def write_html(report: StudyReport, path: Path, redact: Callable[[str], str] = str) -> None:
+    write_atomically(path, redact(render_html(report)))

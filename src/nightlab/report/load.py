@@ -7,11 +7,12 @@ from typing import Literal
 
 import nightlab
 from nightlab.agents.history import history_of
+from nightlab.agents.spending import usage_of
 from nightlab.configs.paths import StudyPaths
 from nightlab.configs.study import Study
 from nightlab.graph.process import running_lab
 from nightlab.knowledge.ledger import Ledger
-from nightlab.knowledge.records import StudyRow, StudyStatus
+from nightlab.knowledge.records import StudyRow, StudyStatus, utc_now
 from nightlab.report.build import build_report
 from nightlab.report.model import StudyReport
 from nightlab.search.attribution import factor_effects
@@ -38,6 +39,7 @@ def load_report(ledger: Ledger, study: Study, paths: StudyPaths) -> StudyReport:
         finished_at=row.finished_at,
         status=_status(row, running=running_lab(paths) is not None),
         stop_reason=_stop_reason(ledger, row.status),
+        usage=usage_of(ledger, utc_now()),
         versions={"nightlab": nightlab.__version__, "python": platform.python_version()},
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -68,5 +68,5 @@ def render_markdown(report: StudyReport) -> str:
     return re.sub(r"\n{3,}", "\n\n", text)
 
 
-def write_markdown(report: StudyReport, path: Path) -> None:
-    write_atomically(path, render_markdown(report))
+def write_markdown(report: StudyReport, path: Path, redact: Callable[[str], str] = str) -> None:
+    write_atomically(path, redact(render_markdown(report)))

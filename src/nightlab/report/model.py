@@ -289,6 +289,10 @@ class SpendLine:
     used: str
     allowed: str
     share: float | None
+    reserved: str = "–"
+    """For runs in flight."""
+    forecast: str = "–"
+    """The most at the end, by the pace seen so far."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ __all__ = [
     "level",
     "listing",
     "memory",
+    "money",
     "percent",
     "short",
     "signed",
@@ -106,6 +107,11 @@ def memory(number_of_bytes: float | None) -> str:
         return NOT_KNOWN
     mebibytes = number_of_bytes / 2**20
     return f"{mebibytes:,.0f} MiB" if mebibytes < 1023.5 else f"{mebibytes / 1024:,.1f} GiB"
+
+
+def money(usd: float | None) -> str:
+    """`$1,234.50`; below a dollar with a digit more."""
+    return NOT_KNOWN if usd is None else f"${usd:,.2f}" if usd >= 1 or not usd else f"${usd:,.3f}"
 
 
 def percent(share: float | None, decimals: int = 0) -> str:

@@ -13,6 +13,7 @@ from nightlab.report.html import write_html
 from nightlab.report.load import load_report
 from nightlab.report.markdown import write_markdown
 from nightlab.tools.disk import require_space
+from nightlab.tools.redaction import Redactor
 
 __all__ = ["write_files", "write_reports"]
 
@@ -20,16 +21,19 @@ REPORT_BYTES = 8 * 1024 * 1024
 """What table and report need beside the old ones while they are replaced."""
 
 
-def write_files(ledger: Ledger, study: Study, paths: StudyPaths) -> list[Path]:
-    """Write table and report, each replaced as a whole; returns what was written. Raises DiskError without room."""
+def write_files(ledger: Ledger, study: Study, paths: StudyPaths, redactor: Redactor) -> list[Path]:
+    """Write table and report, each replaced as a whole and without secrets; returns what was written.
+
+    Raises DiskError without room.
+    """
     require_space(paths.folder, REPORT_BYTES)
     report = load_report(ledger, study, paths)
-    write_csv(report, paths.results_csv)
-    write_markdown(report, paths.final_report_md)
-    write_html(report, paths.final_report_html)
+    write_csv(report, paths.results_csv, redactor.redact)
+    write_markdown(report, paths.final_report_md, redactor.redact)
+    write_html(report, paths.final_report_html, redactor.redact)
     return [paths.final_report_html, paths.final_report_md, paths.results_csv]
 
 
 def write_reports(lab: Lab) -> None:
     """`write_files` for an open lab: what the supervisor calls at the end of the night."""
-    write_files(lab.ledger, lab.study, lab.paths)
+    write_files(lab.ledger, lab.study, lab.paths, lab.redactor)

@@ -69,7 +69,7 @@ def test_every_kind_has_its_message() -> None:
         ),
         (2, ["No change was confirmed.", f"Report: {REPORT}"]),
         (3, ["experiment-04/stderr.log", "nightlab inbox"]),
-        (4, ["/repo/.nightlab", "nightlab gc", "nightlab resume"]),
+        (4, ["/repo/.nightlab", "nightlab gc", "nightlab run"]),
     ],
 )
 def test_the_message_says_where_and_what_to_do(position: int, said: list[str]) -> None:

@@ -1,0 +1,29 @@
+"""The failure-rate breaker over the ledger: what is not tried any more, because its runs all die the same way."""
+
+from __future__ import annotations
+
+from nightlab.agents.context import Lab
+from nightlab.agents.history import TO_BE_RETRIED
+from nightlab.knowledge.records import RunState
+from nightlab.tools.failures import Outcome, Trip, tripped
+
+__all__ = ["trips"]
+
+
+def trips(lab: Lab) -> tuple[Trip, ...]:
+    """Every trip as the ledger stands now, the study's before the factors'. Runs that say nothing are passed over."""
+    return tripped(_outcomes(lab), lab.study.failures.breaker)
+
+
+def _outcomes(lab: Lab) -> list[Outcome]:
+    found = []
+    for run in lab.ledger.outcomes():
+        if run.state is RunState.FAILED and run.next_step not in TO_BE_RETRIED:
+            cause = run.cause
+        elif run.state in (RunState.REVIEWED, RunState.MEASURED, RunState.REJECTED):
+            cause = None
+        else:
+            continue
+        changed = frozenset(lab.configurations[run.number].changed) if run.number in lab.configurations else frozenset()
+        found.append(Outcome(run.number, cause, changed))
+    return found

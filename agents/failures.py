@@ -1,0 +1,112 @@
+"""What becomes of a failed run: its cause, whether it is tried again, and with what changed.
+
+The decision is taken once, when the failure is recorded, and stands in the ledger: planning again after a crash finds
+the same one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nightlab.agents.context import Lab
+from nightlab.agents.history import LOST, MOST_LOSSES, TO_BE_RETRIED
+from nightlab.configs.paths import JobPaths
+from nightlab.errors import ConfigError
+from nightlab.knowledge.records import Run, RunState
+from nightlab.tools.failures import BatchNames, ChangedRetry, FailureCause, NextStep, changed_retry, diagnose_failure
+from nightlab.tools.failures.decision import next_step
+
+__all__ = ["fail", "last_line", "retries_due", "retry", "tell_cause"]
+
+TAIL_BYTES = 4096
+
+
+def tell_cause(lab: Lab, paths: JobPaths, exit_code: int | None) -> tuple[str, str]:
+    """Cause (a signature's id where one fits) and detail of a job that ended badly."""
+    found = diagnose_failure([paths.stderr, paths.stdout], exit_code, lab.signatures)
+    said = last_line(paths.stderr) or last_line(paths.stdout)
+    if found is None:
+        cause = "signal" if exit_code is not None and exit_code < 0 else "exit-status"
+        return cause, f"exit status {exit_code}: {said}"
+    excerpt = found.excerpt or said
+    return found.signature, f"{found.cause}: {excerpt} (exit status {exit_code}; remedy: {found.remedy})"
+
+
+def fail(lab: Lab, run: Run, cause: str, detail: str) -> None:
+    """Record a failure with what follows from it. On a full disk any configuration fails: such a run is lost."""
+    if not lab.has_room:
+        cause, detail = LOST, f"{detail} (while the disk was full)"
+    step, change = _decide(lab, run, cause)
+    if change is not None:
+        detail = f"{detail} → next attempt with {change.change}"
+    with lab.ledger.transaction():
+        lab.ledger.update_run(
+            run.key, state=RunState.FAILED, cause=cause, detail=detail, next_step=step, ended_at=lab.now()
+        )
+        lab.ledger.add_event("failed", f"seed {run.seed}: {cause}. {detail}", run.number)
+
+
+def _decide(lab: Lab, run: Run, cause: str) -> tuple[NextStep, ChangedRetry | None]:
+    """What to do after this failure; a changed retry for which there is no change is none."""
+    if cause == LOST:
+        losses = sum(r.cause == LOST for r in lab.ledger.runs(run.number) if r.seed == run.seed and r.key != run.key)
+        return (NextStep.RETRY if losses + 1 < MOST_LOSSES else NextStep.GIVE_UP), None
+    known = _as_cause(lab, cause)
+    if known is None or run.attempt > lab.study.failures.retries:
+        return NextStep.GIVE_UP, None
+    step = next_step(known, run.attempt, run.remedies)
+    if step is not NextStep.RETRY_CHANGED:
+        return step, None
+    change = _change(lab, run, cause)
+    return (step, change) if change is not None else (NextStep.GIVE_UP, None)
+
+
+def _as_cause(lab: Lab, cause: str) -> FailureCause | None:
+    """The signature's view of a recorded cause; None for causes that are no signature (timeout, metric-absent …)."""
+    try:
+        signature = lab.signatures.get(cause)
+    except ConfigError:
+        return None
+    return FailureCause(signature.id, signature.category, signature.cause, signature.remedy, signature.action)
+
+
+def _change(lab: Lab, run: Run, cause: str) -> ChangedRetry | None:
+    names = lab.study.failures.remedies
+    declared = (
+        BatchNames(names.per_device_batch, names.accumulation, names.total_batch) if names.per_device_batch else None
+    )
+    parameters = {**lab.ledger.experiment(run.number).parameters, **run.overrides}
+    key = f"{run.key}/next"
+    return changed_retry(lab.study, parameters, cause, key=key, names=declared)
+
+
+def retries_due(lab: Lab) -> list[Run]:
+    """Failed runs that are to be tried again and have no later attempt."""
+    last: dict[tuple[int, int], Run] = {}
+    for run in lab.ledger.runs():
+        last[run.number, run.seed] = run
+    return [run for run in last.values() if run.state is RunState.FAILED and run.next_step in TO_BE_RETRIED]
+
+
+def retry(lab: Lab, run: Run) -> Run:
+    """The next attempt, changed where the failure's remedy says so; the change is recorded with the run."""
+    change = _change(lab, run, run.cause or "") if run.next_step == NextStep.RETRY_CHANGED else None
+    if change is None:
+        return lab.ledger.retry(run.key)
+    experiment = lab.ledger.experiment(run.number)
+    turned = {name: value for name, value in change.parameters.items() if experiment.parameters[name] != value}
+    with lab.ledger.transaction():
+        again = lab.ledger.retry(run.key, overrides=turned, extra_env=change.env, remedy=run.cause)
+        lab.ledger.add_event("remedy", f"seed {run.seed}, attempt {again.attempt}: {change.change}", run.number)
+    return again
+
+
+def last_line(path: Path) -> str:
+    """The last non-empty line of a log, shortened; '' when there is none."""
+    if not path.exists():
+        return ""
+    with path.open("rb") as log:
+        log.seek(max(0, path.stat().st_size - TAIL_BYTES))
+        text = log.read().decode("utf-8", "replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""

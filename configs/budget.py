@@ -1,0 +1,52 @@
+"""What a study may use, each limit in its own unit; the first one reached ends it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from nightlab.configs.problems import Problem, refuse
+from nightlab.configs.section import Section
+from nightlab.configs.units import Duration, next_clock_time
+
+__all__ = ["Budget"]
+
+Amount = Annotated[float, Field(gt=0)]
+
+
+class Budget(Section):
+    """What the study may use; it ends when the first of them is spent, with confirmation kept in reserve. What runs in
+    flight will take is reserved at the pace seen so far, so only they can overspend it."""
+
+    runs: Annotated[int, Field(ge=1)] | None = None
+    """Training runs in all: replicates, retries and confirmation included."""
+    experiments: Annotated[int, Field(ge=1)] | None = None
+    """Configurations tried, the baseline not counted."""
+    duration_seconds: Duration | None = Field(default=None, alias="duration")
+    """Wall-clock time from the first start, e.g. `9h`."""
+    until: str | None = None
+    """Wall-clock time to be finished by: `HH:MM`, local or with a time zone (`07:30 Europe/Berlin`), or an ISO
+    date-time, local or with an offset."""
+    gpu_hours: Amount | None = None
+    """Hours of the GPUs listed under `backend.gpus`, all of them added up."""
+    cost_usd: Amount | None = None
+    """Money, by the table under `prices`."""
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Budget:
+        if all(getattr(self, name) is None for name in type(self).model_fields):
+            refuse(Problem("sets no limit", (), f"give at least one of {', '.join(_keys())}"))
+        if self.until is not None:
+            try:
+                next_clock_time(self.until, datetime.now(UTC))
+            except KeyError as error:
+                refuse(Problem(f"names no time zone: {error.args[0]}", ("until",), "for example 07:30 Europe/Berlin"))
+            except ValueError:
+                refuse(Problem("is neither HH:MM nor an ISO date-time", ("until",), "for example until: 07:30"))
+        return self
+
+
+def _keys() -> list[str]:
+    return [field.alias or name for name, field in Budget.model_fields.items()]

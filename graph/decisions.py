@@ -1,0 +1,194 @@
+"""The lab's decisions that are a person's: spending more, failures that repeat, the base model, the winner."""
+
+from __future__ import annotations
+
+from nightlab.agents.breaker import trips
+from nightlab.agents.context import Lab
+from nightlab.errors import GitError
+from nightlab.graph.questions import PLANNING, factor_block, raise_question
+from nightlab.knowledge.ledger import Ledger
+from nightlab.knowledge.records import Experiment, Question, Verdict, VerdictKind
+from nightlab.tools.failures.breaker import Trip
+from nightlab.tools.notify.messages import breaker_tripped
+from nightlab.worktrees.git import Git
+from nightlab.worktrees.names import slug
+
+__all__ = [
+    "KEEP",
+    "PROMOTE",
+    "answered_failure",
+    "answered_spend",
+    "ask_at_the_end",
+    "best_kept",
+    "carry_out",
+    "failure_question",
+    "left_out",
+    "spend_question",
+    "winner_branch",
+]
+
+GO_ON, LEAVE_OUT, STOP = "go-on", "leave-out", "stop"
+KEEP, CHANGE = "keep", "change"
+LEAVE, PROMOTE = "leave", "promote"
+SUPERSEDED = "nightlab: superseded"
+
+
+def spend_question(
+    lab: Lab, what: str, used: float, limit: float, *, blocks: frozenset[str] = frozenset({PLANNING})
+) -> Question:
+    """Whether more than `limit` of `what` (e.g. `gpu-hours`) may be spent; a higher limit is a new question."""
+    return raise_question(
+        lab,
+        lab.study.approvals.spend,
+        "spend",
+        _spend_id(what, limit),
+        f"{used:g} of the {limit:g} {what} are used. Spend more?",
+        options=["no", "yes"],
+        default="no",
+        blocks=blocks,
+    )
+
+
+def answered_spend(lab: Lab, what: str, limit: float) -> bool | None:
+    """Whether going beyond `limit` was allowed; None before there is an answer."""
+    asked = lab.ledger.question(_spend_id(what, limit))
+    return None if asked is None or asked.answer is None else asked.answer == "yes"
+
+
+def _spend_id(what: str, limit: float) -> str:
+    return f"spend-{slug(what)}-{limit:g}"
+
+
+def failure_question(lab: Lab, trip: Trip) -> Question:
+    """What to do about runs that fail the same way; one question a factor and cause, whose answer holds."""
+    log = lab.paths.experiment_logs(trip.numbers[-1]) if trip.numbers else lab.paths.logs
+    question = raise_question(
+        lab,
+        lab.study.approvals.repeated_failure,
+        "repeated-failure",
+        _failure_id(trip),
+        f"{trip}. Go on all the same?",
+        options=[STOP, GO_ON] if trip.factor is None else [LEAVE_OUT, GO_ON, STOP],
+        default=STOP if trip.factor is None else LEAVE_OUT,
+        evidence=str(log),
+        blocks=frozenset({PLANNING if trip.factor is None else factor_block(trip.factor)}),
+    )
+    lab.notify(breaker_tripped(lab.study.study, trip.cause, trip.failures, log=log, occasion=question.id))
+    return question
+
+
+def answered_failure(lab: Lab, trip: Trip) -> str | None:
+    """`leave-out`, `go-on` or `stop`; None before there is an answer."""
+    asked = lab.ledger.question(_failure_id(trip))
+    return asked.answer if asked else None
+
+
+def left_out(lab: Lab) -> frozenset[str]:
+    """Factors that an answer has left out."""
+    return frozenset(
+        block.removeprefix(factor_block(""))
+        for question in lab.ledger.questions()
+        if question.kind == "repeated-failure" and question.answer == LEAVE_OUT
+        for block in question.blocks
+    )
+
+
+def _failure_id(trip: Trip) -> str:
+    return f"failure-{slug(trip.factor or 'study')}-{slug(trip.cause)}"
+
+
+def best_kept(lab: Lab) -> tuple[Experiment, Verdict] | None:
+    """The confirmed experiment with the largest effect."""
+    kept = [
+        verdict for verdict in lab.ledger.verdicts().values() if verdict.kind is VerdictKind.KEEP and verdict.effect
+    ]
+    if not kept:
+        return None
+    verdict = max(kept, key=lambda one: (one.effect.delta if one.effect else 0.0, -one.number))
+    return lab.ledger.experiment(verdict.number), verdict
+
+
+def ask_at_the_end(lab: Lab, *, exhausted: bool) -> None:
+    """What the night leaves to a person; nothing waits for the answers.
+
+    `exhausted`: the search found nothing more to try although the budget would allow it.
+    """
+    best = best_kept(lab)
+    if best is not None:
+        _ask_winner(lab, best[0])
+    elif exhausted:
+        _ask_base_model(lab)
+
+
+def _ask_winner(lab: Lab, winner: Experiment) -> None:
+    question_id = f"winner-{winner.number:02d}"
+    for question in lab.ledger.questions(open_only=True):
+        if question.kind == "winner" and question.id != question_id:
+            lab.ledger.answer(question.id, question.default, by=SUPERSEDED)
+    approval = lab.study.approvals.winner
+    if approval.policy == "auto":
+        return
+    raise_question(
+        lab,
+        approval,
+        "winner",
+        question_id,
+        f"Experiment {winner.number:02d} is confirmed. Set the branch {winner_branch(lab.study.study)} to it?",
+        options=[LEAVE, PROMOTE],
+        default=LEAVE,
+        evidence=f"branch {winner.branch}",
+    )
+
+
+def _ask_base_model(lab: Lab) -> None:
+    verdicts = [verdict for number, verdict in lab.ledger.verdicts().items() if number > 0]
+    tried = [verdict for verdict in verdicts if verdict.effect is not None]
+    approval = lab.study.approvals.base_model
+    hopeful = any(
+        verdict.kind is VerdictKind.INCONCLUSIVE
+        and verdict.effect is not None
+        and verdict.effect.delta >= lab.study.objective.min_effect
+        for verdict in tried
+    )
+    # Where the breaker left something out, there is something left to try.
+    if approval.policy == "auto" or not tried or hopeful or trips(lab):
+        return
+    count = "1 configuration was" if len(tried) == 1 else f"{len(tried)} configurations were"
+    raise_question(
+        lab,
+        approval,
+        "base-model",
+        "base-model",
+        f"Needs a decision: {count} measured, none is better than the baseline and nothing is left to "
+        f"try. Keep the base model {lab.study.base_model}? (change: declare another in a new study)",
+        options=[KEEP, CHANGE],
+        default=KEEP,
+        evidence=str(lab.paths.final_report_html),
+    )
+
+
+def winner_branch(study: str) -> str:
+    """Where a promoted winner is found."""
+    return f"nightlab/{study}/winner"
+
+
+def carry_out(ledger: Ledger, git: Git, answered: Question) -> str | None:
+    """Do at once what an answer asks for that no lab waits for; returns what was done, None for nothing.
+
+    Doing it again changes nothing. Raises GitError where the branch holds somebody's own commits or is checked out.
+    """
+    if answered.kind != "winner" or answered.answer != PROMOTE:
+        return None
+    winner = ledger.experiment(int(answered.id.rpartition("-")[2]))
+    commit = winner.card_commit or winner.commit
+    branch = winner_branch(answered.study)
+    if commit is None:
+        raise GitError(f"experiment {winner.number:02d} has no commit to set {branch} to")
+    tip = git.branches(branch).get(branch)
+    if tip == commit:
+        return f"{branch} is at experiment {winner.number:02d} ({commit[:12]})"
+    if tip is not None and not any(tip in (one.commit, one.card_commit) for one in ledger.experiments()):
+        raise GitError(f"branch {branch}: holds commits of somebody else (rename or delete it, then answer again)")
+    # Git itself refuses where the branch is checked out.
+    git.output("branch", "--no-track", "--force", branch, commit)
+    return f"{branch} is at experiment {winner.number:02d} ({commit[:12]})"
