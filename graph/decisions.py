@@ -20,9 +20,9 @@ __all__ = [
     "answered_spend",
     "ask_at_the_end",
     "best_kept",
+    "breaker_stops",
     "carry_out",
     "failure_question",
-    "left_out",
     "spend_question",
     "winner_branch",
 ]
@@ -83,14 +83,19 @@ def answered_failure(lab: Lab, trip: Trip) -> str | None:
     return asked.answer if asked else None
 
 
-def left_out(lab: Lab) -> frozenset[str]:
-    """Factors that an answer has left out."""
-    return frozenset(
-        block.removeprefix(factor_block(""))
-        for question in lab.ledger.questions()
-        if question.kind == "repeated-failure" and question.answer == LEAVE_OUT
-        for block in question.blocks
-    )
+def breaker_stops(lab: Lab) -> tuple[frozenset[str], bool]:
+    """The factors the breaker leaves out now, and whether it ends the study; asks about each trip once.
+
+    A trip without an answer yet blocks what it is about: one of the whole study blocks planning until it is answered.
+    """
+    factors, ends = set(), False
+    for trip in trips(lab):
+        failure_question(lab, trip)
+        answer = answered_failure(lab, trip)
+        ends = ends or answer == STOP
+        if trip.factor is not None and answer != GO_ON:
+            factors.add(trip.factor)
+    return frozenset(factors), ends
 
 
 def _failure_id(trip: Trip) -> str:

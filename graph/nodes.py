@@ -12,7 +12,6 @@ from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
 from nightlab.agents.analysis import analysis_agent, write_analysis_report
-from nightlab.agents.breaker import trips
 from nightlab.agents.context import Lab
 from nightlab.agents.evaluation import cancel_unstarted, evaluation_agent, observe_jobs
 from nightlab.agents.failures import retries_due, retry
@@ -22,10 +21,10 @@ from nightlab.agents.review import conclude_experiment, review_agent, settled_ex
 from nightlab.agents.training import adopt_started, due, free_slots, training_agent
 from nightlab.errors import GitError
 from nightlab.graph.budget import history_now, reserve, runs_left
-from nightlab.graph.decisions import ask_at_the_end
+from nightlab.graph.decisions import ask_at_the_end, breaker_stops
 from nightlab.graph.disk import watch_disk
 from nightlab.graph.notices import tell_best, tell_end
-from nightlab.graph.questions import answer_model, ask_plan, holding, news_of, next_to_ask, settle_overdue
+from nightlab.graph.questions import answer_model, ask_plan, holding, is_held, news_of, next_to_ask, settle_overdue
 from nightlab.graph.state import LabState
 from nightlab.knowledge.records import JobState, RunState
 from nightlab.search.belief import judge_all
@@ -166,10 +165,9 @@ def plan(state: LabState, runtime: Runtime[Lab]) -> Update:
     if room <= 0:
         return {"exhausted": False}
     history = history_now(lab)
-    stopped = trips(lab)
-    if any(trip.factor is None for trip in stopped):
-        return {"exhausted": True}
-    left_out = {trip.factor for trip in stopped}
+    left_out, ends = breaker_stops(lab)
+    if ends or is_held(lab):
+        return {"exhausted": ends}
     # The search itself stays a pure function of the history; what the breaker blocks is passed over here.
     factors = tuple(factor for factor in history.factors if factor.name not in left_out)
     proposals = propose(lab.study, replace(history, factors=factors), lab.study.search.seed)

@@ -165,8 +165,9 @@ class _Rebuilding:
 
     def run(self) -> Recovery:
         remains = self._remains()
-        found = self._found()
-        row = self._row(remains, found)
+        held = read_study(self.paths) or remains.study
+        found = self._found(held.base_commit if held else None)
+        row = self._row(held, found)
         records = self._records(row, found, remains)
         fresh = self.paths.recovered
         restore(fresh, records, redact=self.place.redactor.redact_data)
@@ -189,19 +190,22 @@ class _Rebuilding:
                 shutil.copyfile(original, copy.with_name(copy.name + side))
         return salvage(copy)
 
-    def _found(self) -> list[_Found]:
+    def _found(self, base_commit: str | None) -> list[_Found]:
+        """What branches and folders tell, of a study that began at `base_commit` where that is known."""
         found: dict[int, _Found] = {}
         for name, branch in read_branches(self.git, self.paths.study):
             if branch is None:
                 self.result.not_restored.append(f"branch {name}: its card cannot be read")
-            else:
+            elif base_commit in (None, branch.experiment.base_commit):
                 self._add(found, branch)
         runs = [entry[0] for one in found.values() for entry in one.entries.values()]
         on_cards = {self.paths.job(run.number, run.seed, run.attempt) for run in runs}
         for folder, submission in read_submissions(self.paths):
             if folder in on_cards:
                 continue
-            if submission is not None:
+            if submission is not None and base_commit not in (None, submission.experiment.base_commit):
+                self._give_up(folder.directory, "it belongs to an earlier start of the study")
+            elif submission is not None:
                 self._add_submission(found, submission)
             elif folder.run.exists() or folder.spec.exists():
                 self._give_up(folder.directory, f"its {folder.run.name} cannot be read")
@@ -232,9 +236,8 @@ class _Rebuilding:
             folder = set_aside(folder, sides=())
         self.result.not_restored.append(f"{folder}: {why}")
 
-    def _row(self, remains: Remains, found: list[_Found]) -> StudyRow:
-        """The study as it was kept last, else as the damaged ledger has it, else begun anew from the study file."""
-        row = read_study(self.paths) or remains.study
+    def _row(self, row: StudyRow | None, found: list[_Found]) -> StudyRow:
+        """The study as it was kept last, or else as the damaged ledger has it; without both, from the study file."""
         is_open = any(one.open for one in found)
         if row is None and not found:
             mend = "the study has not begun: remove the file and start it with `nightlab run`"

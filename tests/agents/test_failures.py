@@ -77,7 +77,9 @@ def test_the_breaker_ends_a_study_whose_runs_all_die_alike(tmp_path: Path) -> No
         "width": {"levels": [64, 128], "tier": 2},
         "color": {"levels": ["blue", "green", "grey"], "tier": 3},
     }
-    file = repository(tmp_path, body, space=space, failures={"retries": 0, "breaker": 3})
+    file = repository(
+        tmp_path, body, space=space, failures={"retries": 0, "breaker": 3}, approvals={"repeated_failure": "auto"}
+    )
     assert run_night(file, say=quiet).status is StudyStatus.FINISHED
     with ledger_of(file) as ledger:
         failed = [run for run in ledger.runs() if run.state is RunState.FAILED]

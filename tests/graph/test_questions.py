@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from nightlab.agents.context import Lab
 from nightlab.errors import LedgerError
 from nightlab.graph.checkpoints import open_checkpoints
-from nightlab.graph.decisions import answered_failure, answered_spend, failure_question, left_out, spend_question
+from nightlab.graph.decisions import answered_failure, answered_spend, failure_question, spend_question
 from nightlab.graph.driver import run_lab
 from nightlab.graph.questions import (
     AUTO,
@@ -198,9 +198,9 @@ def test_a_failing_factor_holds_up_only_itself(lab: Lab) -> None:
     question = failure_question(lab, TRIP)
     assert question.options == ["leave-out", "go-on", "stop"]
     assert blocking(lab) == {"factor:lr"} and not is_held(lab)
-    assert answered_failure(lab, TRIP) is None and left_out(lab) == set()
+    assert answered_failure(lab, TRIP) is None
     lab.ledger.answer(question.id, "leave-out", by="ada")
-    assert answered_failure(lab, TRIP) == "leave-out" and left_out(lab) == {"lr"} and blocking(lab) == set()
+    assert answered_failure(lab, TRIP) == "leave-out" and blocking(lab) == set()
     assert failure_question(lab, TRIP).answer == "leave-out" and not decides_the_end(lab)
 
 
