@@ -134,7 +134,7 @@ def table(groups: Sequence[Group]) -> list[str]:
 
 
 RULES = f"""\
-{len(BOUNDARIES)} boundaries between two effects, each before and after, at the first, middle and last pass of a night; a
+{len(BOUNDARIES)} boundaries between two effects, each before and after, at the first, middle and last pass; a
 lab killed in the middle is followed by one that is killed at its own first pass.
 
 A night of the first two rows has one slot and must equal an undisturbed one: experiments, runs, seeds, states, values,

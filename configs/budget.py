@@ -13,6 +13,9 @@ from nightlab.configs.units import Duration, next_clock_time
 
 __all__ = ["Budget"]
 
+SOFT = "ask_above"
+"""How the keys begin that set no limit but ask."""
+
 Amount = Annotated[float, Field(gt=0)]
 
 
@@ -33,10 +36,14 @@ class Budget(Section):
     """Hours of the GPUs listed under `backend.gpus`, all of them added up."""
     cost_usd: Amount | None = None
     """Money, by the table under `prices`."""
+    ask_above_gpu_hours: Amount | None = None
+    """Once this much is used, going on is a question (`approvals.spend`); the hard limit holds all the same."""
+    ask_above_cost_usd: Amount | None = None
+    """The same for money."""
 
     @model_validator(mode="after")
     def _bounded(self) -> Budget:
-        if all(getattr(self, name) is None for name in type(self).model_fields):
+        if all(getattr(self, name) is None for name in type(self).model_fields if not name.startswith(SOFT)):
             refuse(Problem("sets no limit", (), f"give at least one of {', '.join(_keys())}"))
         if self.until is not None:
             try:
@@ -49,4 +56,4 @@ class Budget(Section):
 
 
 def _keys() -> list[str]:
-    return [field.alias or name for name, field in Budget.model_fields.items()]
+    return [field.alias or name for name, field in Budget.model_fields.items() if not name.startswith(SOFT)]

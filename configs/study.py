@@ -368,7 +368,7 @@ class Study(Section):
     """How much of the disk the lab leaves alone."""
     secrets: list[str] = Field(default_factory=list)
     """What is never written anywhere: names of variables of your shell (`NAME` or `env:NAME`) or values themselves, of
-    at least 6 characters. Variables whose names look like keys (`…_TOKEN`, `…_KEY`, `…_PASSWORD`) are secret already."""
+    at least 6 characters. Variables whose names look like keys (`…_TOKEN`, `…_PASSWORD`) are secret already."""
     lessons: str | None = None
     """Path of the lessons file; by default `.nightlab/lessons.jsonl`, shared by all studies of the repository."""
     author: str = ""

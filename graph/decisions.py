@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nightlab.agents.breaker import trips
 from nightlab.agents.context import Lab
+from nightlab.agents.spending import usage_of
 from nightlab.errors import GitError
 from nightlab.graph.questions import PLANNING, factor_block, raise_question
 from nightlab.knowledge.ledger import Ledger
@@ -24,6 +25,7 @@ __all__ = [
     "carry_out",
     "failure_question",
     "spend_question",
+    "spending_stops",
     "winner_branch",
 ]
 
@@ -47,6 +49,21 @@ def spend_question(
         default="no",
         blocks=blocks,
     )
+
+
+def spending_stops(lab: Lab) -> bool:
+    """Ask once a soft limit of the budget is passed; True where the answer is no."""
+    usage, budget = usage_of(lab.ledger, lab.now()), lab.study.budget
+    soft = (
+        ("gpu-hours", usage.gpu_hours, budget.ask_above_gpu_hours),
+        ("usd", usage.cost_usd, budget.ask_above_cost_usd),
+    )
+    ends = False
+    for what, used, limit in soft:
+        if limit is not None and used >= limit:
+            spend_question(lab, what, used, limit)
+            ends = ends or answered_spend(lab, what, limit) is False
+    return ends
 
 
 def answered_spend(lab: Lab, what: str, limit: float) -> bool | None:

@@ -21,7 +21,7 @@ from nightlab.agents.review import conclude_experiment, review_agent, settled_ex
 from nightlab.agents.training import adopt_started, due, free_slots, training_agent
 from nightlab.errors import GitError
 from nightlab.graph.budget import history_now, reserve, runs_left
-from nightlab.graph.decisions import ask_at_the_end, breaker_stops
+from nightlab.graph.decisions import ask_at_the_end, breaker_stops, spending_stops
 from nightlab.graph.disk import watch_disk
 from nightlab.graph.notices import tell_best, tell_end
 from nightlab.graph.questions import answer_model, ask_plan, holding, is_held, news_of, next_to_ask, settle_overdue
@@ -166,6 +166,7 @@ def plan(state: LabState, runtime: Runtime[Lab]) -> Update:
         return {"exhausted": False}
     history = history_now(lab)
     left_out, ends = breaker_stops(lab)
+    ends = spending_stops(lab) or ends
     if ends or is_held(lab):
         return {"exhausted": ends}
     # The search itself stays a pure function of the history; what the breaker blocks is passed over here.

@@ -161,3 +161,17 @@ def test_a_night_ends_within_its_money_and_says_so(tmp_path: Path) -> None:
     assert lines["cost_usd"].limit == 6.2 and lines["cost_usd"].reserved == 0
     assert lines["cost_usd"].forecast == lines["cost_usd"].used > 6
     assert r"| money | \$6.0" in place.paths.final_report_md.read_text()
+
+
+def test_above_a_soft_limit_going_on_is_a_question_and_no_ends_the_night(tmp_path: Path) -> None:
+    changes = {
+        "prices": {"run_usd": 1.0},
+        "budget": {"runs": 30, "ask_above_cost_usd": 5.0},
+        "approvals": {"spend": "auto"},
+    }
+    file = make_repository(tmp_path / "repo", **changes)
+    assert run_night(file, say=lambda _: None).status is StudyStatus.FINISHED
+    with Ledger.open(locate(load_study(file)).paths.ledger) as ledger:
+        (question,) = [q for q in ledger.questions() if q.kind == "spend"]
+        assert (question.answer, question.answered_by) == ("no", "nightlab: auto")
+        assert 5 <= len(ledger.runs()) <= 9, "what was in flight is all that came on top"

@@ -125,7 +125,7 @@ def _key(proposal: Proposal) -> tuple[str, str, int]:
 
 @pytest.mark.parametrize(("shape", "count"), [(gaussian, 200), (student, 100)])
 def test_false_wins_are_rare(shape: Callable[[np.random.Generator], float], count: int) -> None:
-    """Nothing matters and min_effect is 0: at most 5 % of the nights may report a win (1.5–4 % measured over 200 nights a budget)."""
+    """Nothing matters and min_effect is 0: at most 5 % of the nights report a win (1.5–4 % measured)."""
     nights = [night(flat, seed=seed, shape=shape) for seed in range(count)]
     assert sum(bool(wins(one.run(), one)) for one in nights) <= 0.05 * count
 
