@@ -5,7 +5,7 @@ DEMO_DIR ?= nightlab-demo
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: demo test check format bench torture lock docs clean
+.PHONY: demo test lint check format bench torture lock docs clean
 
 demo: $(READY)
 	$(BIN)/nightlab demo --dir $(DEMO_DIR)
@@ -13,11 +13,12 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest
 
-check: $(READY)
+lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+
+check: lint test
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -33,7 +33,7 @@ def test_the_readme_names_the_two_commands_and_the_makefile_has_them() -> None:
     for target in ("demo", "test"):
         assert re.search(rf"^make {target}\b", readme, flags=re.MULTILINE)
         assert re.search(rf"^{target}: ", makefile, flags=re.MULTILINE)
-    assert "make check" in (ROOT / ".ci" / "run").read_text()
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
 
 
 def test_no_document_names_an_undone_thing() -> None:

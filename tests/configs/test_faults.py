@@ -87,8 +87,10 @@ BROKEN: tuple[Case, ...] = (
     (
         "key unknown",
         [("  runs: 20", "  runs: 20\n  dollars: 3")],
-        "22: budget.dollars: unknown key (known here: runs, experiments, duration, until, gpu_hours, cost_usd, "
-        "ask_above_gpu_hours, ask_above_cost_usd)",
+        (
+            "22: budget.dollars: unknown key (known here: runs, experiments, duration, until, gpu_hours, cost_usd, "
+            "ask_above_gpu_hours, ask_above_cost_usd)"
+        ),
     ),
     (
         "required key missing",
