@@ -26,9 +26,10 @@ from nightlab.graph.disk import watch_disk
 from nightlab.graph.notices import tell_best, tell_end
 from nightlab.graph.questions import answer_model, ask_plan, holding, is_held, news_of, next_to_ask, settle_overdue
 from nightlab.graph.state import LabState
-from nightlab.knowledge.records import JobState, RunState
+from nightlab.knowledge.records import JobState, Proposal, RunState
 from nightlab.search.belief import judge_all
 from nightlab.search.engine import propose
+from nightlab.search.history import History
 from nightlab.worktrees.names import branch_name
 
 __all__ = [
@@ -164,14 +165,14 @@ def plan(state: LabState, runtime: Runtime[Lab]) -> Update:
     room = len(free_slots(lab)) + LOOKAHEAD - len(_keys(lab, RunState.PLANNED))
     if room <= 0:
         return {"exhausted": False}
-    history = history_now(lab)
-    left_out, ends = breaker_stops(lab)
-    ends = spending_stops(lab) or ends
-    if ends or is_held(lab):
-        return {"exhausted": ends}
-    # The search itself stays a pure function of the history; what the breaker blocks is passed over here.
-    factors = tuple(factor for factor in history.factors if factor.name not in left_out)
-    proposals = propose(lab.study, replace(history, factors=factors), lab.study.search.seed)
+    proposals = _proposals(lab, history_now(lab))
+    if proposals:
+        # Only where there is something left to try is there something to ask.
+        left_out, ends = breaker_stops(lab)
+        ends = spending_stops(lab) or ends
+        if ends or is_held(lab):
+            return {"exhausted": ends}
+        proposals = _proposals(lab, history_now(lab), left_out)
     for proposal in proposals[: room if lab.has_room else 0]:
         with lab.ledger.transaction():
             run = lab.ledger.plan(
@@ -187,6 +188,12 @@ def plan(state: LabState, runtime: Runtime[Lab]) -> Update:
             reserve(lab, run)
             lab.ledger.add_event("planned", proposal.reason, run.number)
     return {"exhausted": not proposals}
+
+
+def _proposals(lab: Lab, history: History, left_out: frozenset[str] = frozenset()) -> list[Proposal]:
+    """What may start now. The search stays pure; what the breaker blocks is taken out here."""
+    factors = tuple(factor for factor in history.factors if factor.name not in left_out)
+    return propose(lab.study, replace(history, factors=factors), lab.study.search.seed)
 
 
 def _free_branch(lab: Lab, number: int, variable: str) -> str:

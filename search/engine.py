@@ -108,6 +108,9 @@ class _Planner:
         own = [trial for trial in self.evidence.baseline.trials if trial.phase == Phase.BASELINE]
         failed = sum(trial.state != "pending" and trial.usable is None for trial in own)
         missing = min(wanted - (len(own) - failed), 2 * wanted - len(own))
+        if failed and not any(trial.usable is not None for trial in own):
+            # As long as it has never run well, more seeds would only tell so again.
+            missing = wanted - len(own)
         unused = (seed for seed in count() if seed not in self.evidence.baseline.seeds)
         for seed in islice(unused, max(0, missing)):
             reason = f"baseline replicate {seed + 1}: what to beat, and how much the metric varies between seeds"

@@ -33,16 +33,19 @@ def moments(chance: random.Random, night_seconds: float) -> float:
 
 
 def random_kills(folder: Path, chance: random.Random, kills: int, night_seconds: float) -> Result:
-    """One night of two slots whose lab is killed at random moments, every other time together with its git."""
-    task = Task(folder, slots=2)
-    killed = 0
-    while killed < min(kills, MOST_KILLS_A_NIGHT):
-        lab = task.start()
-        with_git = killed % 2 == 0
-        if not _dies(lab, moments(chance, night_seconds), os.killpg if with_git else os.kill):
-            break
-        killed += 1
-    return _result(f"{killed} kills at random", killed, task)
+    """As many nights of two slots as it takes until their labs were killed `kills` times at random moments.
+
+    Every other time the lab's git dies with it.
+    """
+    killed, breaches, nights = 0, [], 0
+    while killed < kills:
+        task = Task(folder / str(nights), slots=2)
+        nights += 1
+        most = min(killed + MOST_KILLS_A_NIGHT, kills)
+        while killed < most and _dies(task.start(), moments(chance, night_seconds), with_git=killed % 2 == 0):
+            killed += 1
+        breaches += _result("", 0, task).breaches
+    return Result(f"{killed} kills at random", killed, breaches, nights)
 
 
 def power_cuts(folder: Path, chance: random.Random, cuts: int, night_seconds: float) -> Result:
@@ -90,12 +93,12 @@ def twins(folder: Path) -> Result:
     return result._replace(breaches=breaches + result.breaches)
 
 
-def _dies(lab: subprocess.Popen[str], seconds: float, kill: Callable[[int, int], None]) -> bool:
+def _dies(lab: subprocess.Popen[str], seconds: float, *, with_git: bool) -> bool:
     """Kill the lab after `seconds`; False when it had ended before."""
     with suppress(subprocess.TimeoutExpired):
         lab.wait(seconds)
         return False
-    kill(lab.pid, signal.SIGKILL)
+    (os.killpg if with_git else os.kill)(lab.pid, signal.SIGKILL)
     return lab.wait() == -signal.SIGKILL
 
 

@@ -28,12 +28,13 @@ class Reference(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What came of one night."""
+    """What came of one night, or of a few."""
 
     name: str
     faults: int
     """How many times its lab was really killed."""
     breaches: list[Breach]
+    nights: int = 1
 
 
 def undisturbed(nursery: Nursery, folder: Path, *, runs: int) -> Reference:

@@ -20,7 +20,7 @@ from tests.torture.chaos import STOPPED
 from tests.torture.invariants import Night, examine
 from tests.torture.nights import Nursery, Task, family, kill_family
 
-MIDDLE = Fault("observe", "after", 4)
+MIDDLE = Fault("observe", "after", 2)
 
 
 def dead_process(own: str) -> str:
@@ -91,7 +91,7 @@ def test_jobs_that_died_with_the_machine_are_tried_again_and_count(nursery: Nurs
 def test_jobs_of_a_stopped_lab_go_on_and_are_adopted(nursery: Nursery, tmp_path: Path) -> None:
     task = Task(tmp_path / "task", slots=2, seconds=0.1, runs=12)
     moment = random.Random(0)  # noqa: S311
-    for number in (signal.SIGTERM, signal.SIGINT) * 3:
+    for number in (signal.SIGTERM, signal.SIGINT) * 2:
         lab = nursery.start(task)
         time.sleep(moment.uniform(0.0, 0.8))
         if lab is not None and lab.is_running():
