@@ -57,8 +57,8 @@ def test_what_dead_labs_left_of_their_lock_heals(nursery: Nursery, tmp_path: Pat
         task.paths.lab_process.write_text(stale(own))
         assert running_lab(task.paths) is None, stale.__name__
         assert nursery.run(task, MIDDLE) == -signal.SIGKILL, task.said()
-    # One lab after the other went on with the night.
-    assert submitted(task) + ended(task) > len(STALE)
+    # The labs went on with the night, each from where the one before was killed; how far in each turn is up to chance.
+    assert ended(task) >= 2
     kill_family(family(task))
 
 
