@@ -52,9 +52,7 @@ def _decide(lab: Lab, run: Run, cause: str) -> tuple[NextStep, ChangedRetry | No
         losses = sum(r.cause == LOST for r in lab.ledger.runs(run.number) if r.seed == run.seed and r.key != run.key)
         return (NextStep.RETRY if losses + 1 < MOST_LOSSES else NextStep.GIVE_UP), None
     known = _as_cause(lab, cause)
-    if known is None or run.attempt > lab.study.failures.retries:
-        return NextStep.GIVE_UP, None
-    step = next_step(known, run.attempt, run.remedies)
+    step = next_step(known, run.attempt, run.remedies, retries=lab.study.failures.retries)
     if step is not NextStep.RETRY_CHANGED:
         return step, None
     change = _change(lab, run, cause)

@@ -85,3 +85,26 @@ def test_the_breaker_ends_a_study_whose_runs_all_die_alike(tmp_path: Path) -> No
         failed = [run for run in ledger.runs() if run.state is RunState.FAILED]
         assert 3 <= len(failed) <= 5, "not all seven changes were tried"
         assert {run.cause for run in failed} == {"cuda_oom"}
+
+
+def test_a_signature_of_ones_own_that_says_stop_ends_the_study(tmp_path: Path) -> None:
+    body = "if p['lr'] != 0.001:\n    sys.exit('quota of the cluster is used up')"
+    changes = {"failures": {"file": "signatures.yaml"}, "approvals": {"repeated_failure": "auto"}}
+    file = repository(tmp_path, body, **changes)
+    entry = {
+        "id": "quota_used_up",
+        "category": "scheduler",
+        "regex": "quota of the cluster is used up",
+        "example": "quota of the cluster is used up",
+        "cause": "no more hours",
+        "remedy": "ask for hours",
+        "action": "stop",
+        "source": "ours",
+    }
+    (file.parent / "signatures.yaml").write_text(json.dumps({"signatures": [entry]}))
+    commit_all(file.parent, "signatures")
+    assert run_night(file, say=quiet).status is StudyStatus.FINISHED
+    with ledger_of(file) as ledger:
+        failed = [run for run in ledger.runs() if run.cause == "quota_used_up"]
+        assert 1 <= len(failed) <= 2, "what was in flight is all that came after"
+        assert [q.answer for q in ledger.questions() if q.kind == "repeated-failure"] == ["stop"]

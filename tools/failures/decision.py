@@ -11,7 +11,7 @@ from nightlab.tools.failures.remedies import SMALLER_BATCH
 __all__ = ["MAX_RETRIES", "NextStep", "next_step"]
 
 MAX_RETRIES = 2
-"""Retries of one run, changed or not."""
+"""Retries of one run, changed or not, where the study says nothing else."""
 
 # The signature asks for a change that the lab can only make by running again: another moment, another node.
 _TRANSIENT = frozenset({"nccl_timeout", "ecc_xid", "illegal_access", "ray_worker_died"})
@@ -33,7 +33,9 @@ class NextStep(StrEnum):
     """The study must not go on."""
 
 
-def next_step(cause: FailureCause | None, attempt: int, changed_before: Sequence[str] = ()) -> NextStep:
+def next_step(
+    cause: FailureCause | None, attempt: int, changed_before: Sequence[str] = (), *, retries: int = MAX_RETRIES
+) -> NextStep:
     """What to do after attempt `attempt` (from 1) of a run failed.
 
     `changed_before` are the signatures for which earlier attempts of this run were changed. A failure without a known
@@ -46,7 +48,7 @@ def next_step(cause: FailureCause | None, attempt: int, changed_before: Sequence
             return NextStep.STOP
         case "ask_user" | "fix_env":
             return NextStep.ASK
-        case "retry" | "retry_changed" if attempt <= MAX_RETRIES:
+        case "retry" | "retry_changed" if attempt <= retries:
             return _retry(cause, changed_before)
         case _:
             return NextStep.GIVE_UP

@@ -49,6 +49,7 @@ def test_no_run_is_retried_more_than_twice(signature: str) -> None:
     assert MAX_RETRIES == 2
     assert next_step(cause(signature), 3, (signature, signature)) not in retries
     assert next_step(cause(signature), 99) not in retries
+    assert next_step(cause(signature), 1, retries=0) not in retries
 
 
 def test_a_change_that_did_not_help_is_made_again_only_where_it_can_go_further() -> None:
@@ -60,3 +61,10 @@ def test_a_change_that_did_not_help_is_made_again_only_where_it_can_go_further()
 
 def test_an_unknown_failure_is_not_repeated() -> None:
     assert next_step(None, 1) is NextStep.GIVE_UP
+
+
+def test_the_study_says_how_often() -> None:
+    lost = cause("slurm_node_fail")
+    assert next_step(lost, 1, retries=0) is NextStep.GIVE_UP
+    assert next_step(lost, 4, retries=4) is NextStep.RETRY
+    assert next_step(lost, 5, retries=4) is NextStep.GIVE_UP
