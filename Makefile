@@ -5,7 +5,7 @@ DEMO_DIR ?= nightlab-demo
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: demo test lint check format bench torture lock docs clean
+.PHONY: demo test lint check format bench bench-search bench-search-short bench-planning bench-pruning torture lock docs clean bench-false-wins
 
 demo: $(READY)
 	$(BIN)/nightlab demo --dir $(DEMO_DIR)
@@ -27,6 +27,27 @@ format: $(READY)
 # Figures, not tests: start-up cost, cost of a supervisor step, size of the checkpoints, slot utilisation.
 bench: $(READY)
 	$(BIN)/python -m bench.overhead
+
+# The search against what a user would pick instead, on published tables: hours, resumable; the short form takes minutes.
+# DATA=<folder with tables> (bench/README.md says which). Writes bench/results/search.md.
+bench-search: $(READY)
+	$(BIN)/python -m bench.search $(if $(DATA),--data $(DATA)) $(ARGS)
+
+bench-search-short: $(READY)
+	$(BIN)/python -m bench.search --short $(if $(DATA),--data $(DATA)) $(ARGS)
+
+# What ending runs early saves, on the learning curves (taskset_*.parquet) in DATA. Writes bench/results/pruning.md.
+bench-pruning: $(READY)
+	$(BIN)/python -m bench.pruning --data $(or $(DATA),data) $(ARGS)
+
+# Seconds a proposal and memory after 50, 200 and 1,000 experiments. Writes bench/results/planning.md.
+bench-planning: $(READY)
+	$(BIN)/python -m bench.planning
+
+# What a night claims that is not there, and what it finds: simulated nights, an hour on one core. Writes
+# bench/results/false_wins.md; `--nights 20` by hand gives a first idea.
+bench-false-wins: $(READY)
+	$(BIN)/python -m bench.false_wins
 
 # Every fault of the crash matrix in a night of its own, random kills, power cuts: half an hour. `make test` has the
 # quick form. Writes bench/results/torture.md.

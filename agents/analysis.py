@@ -6,7 +6,6 @@ It leaves `analysis_report.md` and `improve_guide.md`. What it decides is in the
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 import psutil
@@ -16,8 +15,9 @@ from typing_extensions import TypedDict
 
 from nightlab.agents.brain import Diagnosis, Facts
 from nightlab.agents.context import Lab
+from nightlab.agents.design import write_design
 from nightlab.agents.documents import analysis_report, improve_guide
-from nightlab.agents.factors import lessons_for, ranked
+from nightlab.agents.factors import design_of, lessons_for
 from nightlab.configs.paths import JobPaths
 from nightlab.knowledge.records import JobState, RunState
 from nightlab.tools.metrics.curve import read_losses
@@ -40,12 +40,11 @@ def _understand(state: AnalysisState, runtime: Runtime[Lab]) -> dict[str, object
 def _design(state: AnalysisState, runtime: Runtime[Lab]) -> dict[str, object]:
     lab = runtime.context
     lessons = lessons_for(lab)
-    factors = ranked(lab, state["symptoms"], lessons)
-    lab.write_document(lab.paths.improve_guide, improve_guide(lab, factors, state["symptoms"], lessons))
-    design = [{**asdict(factor), "levels": list(factor.levels)} for factor in factors]
+    design = design_of(lab, state["symptoms"], lessons)
+    lab.write_document(lab.paths.improve_guide, improve_guide(lab, design, state["symptoms"], lessons))
     with lab.ledger.transaction():
-        lab.ledger.update_study(design=design, phase="verify")
-        lab.ledger.add_event("design", f"{len(factors)} factors, {sum(len(f.levels) for f in factors)} levels")
+        lab.ledger.update_study(design=write_design(design), phase="verify")
+        lab.ledger.add_event("design", f"{len(design.factors)} factors, {design.level_count} levels")
     lab.on_change()
     return {}
 

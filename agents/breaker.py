@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nightlab.agents.context import Lab
+from nightlab.agents.design import read_design
 from nightlab.agents.history import TO_BE_RETRIED
 from nightlab.knowledge.records import RunState
 from nightlab.tools.failures import NextStep, Outcome, Trip, tripped
@@ -23,6 +24,7 @@ def trips(lab: Lab) -> tuple[Trip, ...]:
 
 def _outcomes(lab: Lab) -> list[Outcome]:
     found = []
+    design = read_design(lab.ledger.study_row().design)
     for run in lab.ledger.outcomes():
         if run.state is RunState.FAILED and run.next_step not in TO_BE_RETRIED:
             cause = run.cause
@@ -30,6 +32,6 @@ def _outcomes(lab: Lab) -> list[Outcome]:
             cause = None
         else:
             continue
-        changed = frozenset(lab.configurations[run.number].changed) if run.number in lab.configurations else frozenset()
-        found.append(Outcome(run.number, cause, changed))
+        changed = lab.configurations[run.number].changed if run.number in lab.configurations else {}
+        found.append(Outcome(run.number, cause, frozenset(design.factor_of(name) for name in changed)))
     return found

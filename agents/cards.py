@@ -9,9 +9,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from nightlab.agents.documents import render
+from nightlab.agents.documents import format_effect, render
 from nightlab.configs.study import Study
 from nightlab.knowledge.records import Experiment, Job, Observation, Run, Verdict, VerdictKind
+from nightlab.search.attribution import Move
 from nightlab.tools.launchers.base import Launcher
 from nightlab.tools.redaction import Redactor
 
@@ -114,14 +115,20 @@ def describe(
     runs: list[Entry],
     verdict: Verdict | None,
     rerun: Rerun | None = None,
+    move: Move | None = None,
 ) -> str:
-    """`EXPERIMENT.md`: enough for a person or a fresh agent to take over."""
+    """`EXPERIMENT.md`: enough for a person or a fresh agent to take over.
+
+    `move`: how it differs from an earlier experiment in one variable, where more differs from the baseline.
+    """
     return render(
         EXPERIMENT.lower(),
         study=study,
         experiment=experiment,
         runs=runs,
         verdict=verdict,
+        move=move,
+        move_effect=format_effect(move.effect) if move and move.effect else None,
         next_step=_next_step(experiment, verdict, ended=bool(runs)),
         command=rerun.line(runs[0][0].seed if runs else 0) if rerun else None,
     )
@@ -145,6 +152,7 @@ def result_files(
     launcher: Launcher,
     tree: Path,
     redactor: Redactor,
+    move: Move | None = None,
 ) -> dict[str, str]:
     """What is committed when the experiment is over: the result card, and `EXPERIMENT.md` with the facts."""
     objective = study.objective
@@ -167,5 +175,5 @@ def result_files(
         ],
     }
     rerun = Rerun.of(launcher, experiment, tree)
-    text = describe(study, experiment, runs, verdict, rerun)
+    text = describe(study, experiment, runs, verdict, rerun, move)
     return {EXPERIMENT: redactor.redact(text), CARD: _dump(redactor.redact_data(card))}

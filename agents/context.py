@@ -8,18 +8,19 @@ from datetime import datetime
 from pathlib import Path
 
 from nightlab.agents.brain import Brain, RulesBrain
+from nightlab.agents.pruning import Pruner
 from nightlab.agents.watchdog import Watch
+from nightlab.configs.files import write_atomically
 from nightlab.configs.paths import StudyPaths
 from nightlab.configs.study import Study
 from nightlab.knowledge.catalog import Catalog
 from nightlab.knowledge.ledger import Configuration, Ledger
-from nightlab.knowledge.records import utc_now
+from nightlab.knowledge.records import Question, utc_now
 from nightlab.knowledge.signatures import Signatures, load_signatures
 from nightlab.tools.backends.base import Backend
 from nightlab.tools.disk import free_bytes
-from nightlab.tools.files import write_atomically
 from nightlab.tools.launchers.base import Launcher
-from nightlab.tools.notify.messages import Notice
+from nightlab.tools.notify.messages import Notice, Ways
 from nightlab.tools.redaction import Redactor
 from nightlab.worktrees.git import Git
 from nightlab.worktrees.trees import Worktrees
@@ -37,6 +38,10 @@ def _silent() -> None:
 
 def _untold(_notice: Notice) -> None:
     return None
+
+
+def _by_hand(_question: Question) -> Ways:
+    return Ways()
 
 
 @dataclass
@@ -68,8 +73,12 @@ class Lab:
     write_reports: Callable[[], None] = _silent
     """Writes the table and the report; the face provides it, the supervisor says when."""
     prune_checkpoints: Callable[[], None] = _silent
+    back_up: Callable[[], None] = _silent
+    """Copies the ledger where a copy is due."""
     notify: Callable[[Notice], None] = _untold
     """Tells people away from the terminal; the same notice may be given again, it is told once."""
+    ways_to_answer: Callable[[Question], Ways] = _by_hand
+    """How a question is answered from where it is told."""
     configurations: dict[int, Configuration] = field(default_factory=dict)
     """What each experiment sets, as far as it was read from the ledger."""
     heard: object = None
@@ -79,6 +88,8 @@ class Lab:
 
     watch: Watch = field(init=False)
     """What the watchdog has seen of the running jobs."""
+    pruner: Pruner = field(default_factory=Pruner)
+    """What has been read of the curves of running and ended jobs."""
 
     def __post_init__(self) -> None:
         self.watch = Watch(self.study.watchdog)

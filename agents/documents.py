@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -12,8 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from nightlab.agents.brain import Diagnosis, Facts
 from nightlab.agents.context import Lab
-from nightlab.configs.study import Budget
+from nightlab.agents.design import Design
+from nightlab.configs.study import Budget, Scalar
 from nightlab.knowledge.records import Effect, Lesson
+from nightlab.search.chances import EVEN
 from nightlab.search.history import RankedFactor
 
 __all__ = ["analysis_report", "format_effect", "improve_guide", "render"]
@@ -69,7 +71,7 @@ def analysis_report(lab: Lab, facts: Facts, diagnosis: Diagnosis) -> str:
         diagnosis=diagnosis,
         facts=facts,
         symptoms=[(symptom, *_known_of(lab, symptom)) for symptom in diagnosis.symptoms],
-        searched=lab.study.space,
+        searched={name for one, factor in lab.study.space.items() for name in (one, *factor.parameters_set)},
     )
 
 
@@ -82,25 +84,44 @@ def _known_of(lab: Lab, symptom: str) -> tuple[str, list[str]]:
     return meaning, [technique.id for technique in found if not technique.locked][:MOST_TECHNIQUES]
 
 
-def improve_guide(lab: Lab, factors: Sequence[RankedFactor], symptoms: Sequence[str], lessons: Sequence[Lesson]) -> str:
-    """`lessons` are those of the same scenario and method, which moved the order."""
+def improve_guide(lab: Lab, design: Design, symptoms: Sequence[str], lessons: Sequence[Lesson]) -> str:
+    """`lessons` are those of the same method, which moved the order."""
     return render(
         "improve_guide.md",
         study=lab.study,
         search=lab.study.search,
-        factors=factors,
-        level_count=sum(len(factor.levels) for factor in factors),
+        factors=design.factors,
+        bundles=[factor for factor in design.factors if factor.also],
+        likely=[(factor.name, likely) for factor in design.factors if (likely := _chances(factor))],
+        forbidden=[_together(combination) for combination in design.forbidden],
+        level_count=design.level_count,
         symptoms=symptoms,
-        lessons=_sources(lessons),
+        lessons=_sources(lessons, lab.study.scenario),
         tiers=lab.catalog.meta.tiers,
         limits=_limits(lab.study.budget),
     )
 
 
-def _sources(lessons: Sequence[Lesson]) -> str:
-    """`6 from study tiny, 2 from study other`."""
-    studies = Counter(lesson.study for lesson in lessons)
-    return ", ".join(f"{number} from study {name}" for name, number in studies.items())
+def _chances(factor: RankedFactor) -> str:
+    """`0.01` likely (0.67), `0.1` unlikely (0.33); nothing of what is as likely as not."""
+    pairs = zip(factor.levels, factor.chances, strict=False)
+    return ", ".join(
+        f"`{level}` {'likely' if chance > EVEN else 'unlikely'} ({chance:.2f})"
+        for level, chance in pairs
+        if f"{chance:.2f}" != f"{EVEN:.2f}"
+    )
+
+
+def _together(assignment: Mapping[str, Scalar]) -> str:
+    """`precision` = `fp16` with `optimizer` = `adam8bit`."""
+    return " with ".join(f"`{name}` = `{value}`" for name, value in assignment.items())
+
+
+def _sources(lessons: Sequence[Lesson], scenario: str) -> str:
+    """`6 from study tiny, 2 from study other (scenario chat, which count less)`."""
+    studies = Counter((lesson.study, lesson.scenario) for lesson in lessons)
+    elsewhere = {other: "" if other == scenario else f" (scenario {other}, which count less)" for _, other in studies}
+    return ", ".join(f"{number} from study {name}{elsewhere[other]}" for (name, other), number in studies.items())
 
 
 def _limits(budget: Budget) -> list[str]:

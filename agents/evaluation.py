@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 from nightlab.agents.context import Lab
 from nightlab.agents.failures import fail, tell_cause
 from nightlab.agents.history import LOST
+from nightlab.agents.pruning import intent_of, keep_curve, record_pruned
 from nightlab.agents.secrecy import clean_logs
 from nightlab.agents.watchdog import ended_by_watchdog
 from nightlab.configs.paths import JobPaths
@@ -63,11 +64,16 @@ def record_end(lab: Lab, run: Run, status: JobStatus) -> None:
             cpu_seconds=status.cpu_seconds,
             peak_memory_bytes=status.peak_memory_bytes,
         )
+        paths = JobPaths(Path(job.directory))
+        # A run that came to its end before it could be ended counts as any other.
+        intent = intent_of(paths)
         gpu_hours, cost_usd = run_amounts(lab.study, status.wall_seconds or 0.0)
         lab.ledger.settle(run.key, wall_seconds=status.wall_seconds, gpu_hours=gpu_hours, cost_usd=cost_usd)
         if status.state is JobState.LOST:
             fail(lab, run, LOST, status.detail or "the job vanished without a result")
-        elif finding := ended_by_watchdog(JobPaths(Path(job.directory))):
+        elif intent and status.cancelled:
+            record_pruned(lab, run, job, intent)
+        elif finding := None if intent else ended_by_watchdog(paths):
             fail(lab, run, finding.cause, finding.detail)
         elif status.cancelled and not status.timed_out:
             cancel(lab, run, *(DEADLINE if lab.is_overdue else STOPPED))
@@ -135,6 +141,7 @@ def measure(lab: Lab, run: Run, job: Job | None) -> None:
         sources={name: reading.source for name, reading in readings.items()},
         read_at=lab.now(),
     )
+    keep_curve(lab, job)
     with lab.ledger.transaction():
         lab.ledger.record_observation(observation)
         lab.ledger.update_run(run.key, state=RunState.MEASURED)

@@ -6,65 +6,29 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nightlab.agents.context import Lab
-from nightlab.configs.study import Factor, Scalar, Study, placeholders_in
+from nightlab.agents.design import Design
+from nightlab.agents.space import fits, forbidden_in, own_name, space_of
+from nightlab.configs.study import Scalar, Study
 from nightlab.knowledge.catalog import Technique, factor_levels, prior_effect
 from nightlab.knowledge.lessons import current, read
 from nightlab.knowledge.records import Lesson
 from nightlab.search.history import RankedFactor
 from nightlab.search.ranking import rank_factors
 
-__all__ = ["lessons_for", "ranked", "space_of"]
+__all__ = ["design_of", "lessons_for", "ranked"]
 
 # What a matching symptom adds to a technique's prior, once: it moves a technique within its tier, never across.
 SYMPTOM_BONUS = 0.2
 
 
-def space_of(lab: Lab) -> dict[str, Factor]:
-    """The study's own factors, then those the catalog adds: parameters the baseline names and the study leaves free."""
-    study, selection = lab.study, lab.study.catalog
-    space = dict(study.space)
-    wanted = [lab.catalog.get(name) for name in selection.include]
-    if selection.match:
-        wanted += lab.catalog.match(method=study.method)
-    for technique in wanted:
-        if technique.locked or technique.id in selection.exclude:
-            continue
-        for parameter in technique.params:
-            name = selection.parameters.get(parameter, parameter)
-            if name in space or not _is_free(study, name):
-                continue
-            baseline = study.parameters[name]
-            levels = [v for v in factor_levels(technique, parameter, study.method) if _fits(v, baseline)]
-            if levels:
-                space[name] = _factor(technique, parameter, levels, baseline)
-    return space
-
-
-def _fits(level: Scalar, baseline: Scalar) -> bool:
-    """Whether a value of the catalog is one for this parameter: of the baseline's sort, and no prose (`2-5x usual`)."""
-    if isinstance(level, str) or isinstance(baseline, str):
-        return isinstance(level, str) and isinstance(baseline, str) and " " not in level
-    return isinstance(level, bool) is isinstance(baseline, bool)
-
-
-def _is_free(study: Study, name: str) -> bool:
-    """Whether an experiment may set the parameter, and the command would notice."""
-    reaches = study.launcher.parameters.via != "template" or name in placeholders_in(study.launcher.command)
-    return name in study.parameters and name not in study.locked and reaches
-
-
-def _factor(technique: Technique, parameter: str, levels: list[Scalar], baseline: Scalar) -> Factor:
-    values = (*levels, baseline)
-    above_zero = all(isinstance(value, int | float) and value > 0 for value in values)
-    scale = technique.params[parameter].scale if above_zero else "linear"
-    return Factor(levels=levels, scale=scale, technique=technique.id)
+def design_of(lab: Lab, symptoms: Sequence[str], lessons: Sequence[Lesson]) -> Design:
+    """The design that study, catalog, symptoms and lessons make."""
+    return Design(ranked(lab, symptoms, lessons), forbidden_in(lab, space_of(lab)))
 
 
 def lessons_for(lab: Lab) -> list[Lesson]:
-    """The lessons that speak to this study: not superseded, of its scenario and method."""
-    told = current(read(lab.lessons_path).lessons)
-    same = lab.study.scenario, lab.study.method
-    return [lesson for lesson in told if (lesson.scenario, lesson.method) == same]
+    """The lessons that speak to this study: not superseded, of its method; those of other scenarios weigh less."""
+    return [one for one in current(read(lab.lessons_path).lessons) if one.method == lab.study.method]
 
 
 def ranked(lab: Lab, symptoms: Sequence[str], lessons: Sequence[Lesson]) -> tuple[RankedFactor, ...]:
@@ -77,9 +41,20 @@ def ranked(lab: Lab, symptoms: Sequence[str], lessons: Sequence[Lesson]) -> tupl
         space,
         tiers={name: technique.tier for name, technique in techniques.items()},
         priors={name: prior_effect(t) + SYMPTOM_BONUS * bool(cures[name]) for name, t in techniques.items()},
+        typical={name: _usual(lab.study, name, technique) for name, technique in techniques.items()},
         lessons=lessons,
     )
     return tuple(_with_symptoms(factor, cures.get(factor.name, [])) for factor in factors)
+
+
+def _usual(study: Study, name: str, technique: Technique) -> list[Scalar]:
+    """The catalog's values for a factor; none for a bundle, and where the technique has no such parameter."""
+    named = [one for one in technique.params if own_name(study, one) == name]
+    # A factor may have a name of its own where the technique has but one parameter.
+    parameter = next(iter(named or (technique.params if len(technique.params) == 1 else ())), None)
+    if parameter is None or name not in study.parameters:
+        return []
+    return [v for v in factor_levels(technique, parameter, study.method) if fits(v, study.parameters[name])]
 
 
 def _with_symptoms(factor: RankedFactor, cures: list[str]) -> RankedFactor:

@@ -16,7 +16,7 @@ from nightlab.knowledge.records import Run, RunState
 from nightlab.tools.failures import BatchNames, ChangedRetry, FailureCause, NextStep, changed_retry, diagnose_failure
 from nightlab.tools.failures.decision import next_step
 
-__all__ = ["fail", "last_line", "retries_due", "retry", "tell_cause"]
+__all__ = ["fail", "has_remedy", "last_line", "retries_due", "retry", "tell_cause", "waiting", "waiting_runs"]
 
 TAIL_BYTES = 4096
 
@@ -76,6 +76,27 @@ def _change(lab: Lab, run: Run, cause: str) -> ChangedRetry | None:
     parameters = {**lab.ledger.experiment(run.number).parameters, **run.overrides}
     key = f"{run.key}/next"
     return changed_retry(lab.study, parameters, cause, key=key, names=declared)
+
+
+def has_remedy(lab: Lab, run: Run) -> bool:
+    """Whether there is a changed configuration to try again with."""
+    return _change(lab, run, run.cause or "") is not None
+
+
+def waiting_runs(lab: Lab) -> list[Run]:
+    """Failed runs that a person has yet to decide about, each the last attempt at its seed."""
+    failed = lab.ledger.runs(states=(RunState.FAILED,))
+    asking = [run for run in failed if run.next_step == NextStep.ASK]
+    return [run for run in asking if _last_attempt(lab, run) == run.attempt]
+
+
+def _last_attempt(lab: Lab, run: Run) -> int:
+    return max(other.attempt for other in lab.ledger.runs(run.number) if other.seed == run.seed)
+
+
+def waiting(lab: Lab) -> frozenset[int]:
+    """Experiments with such a run; once the study's time is over nothing waits any more."""
+    return frozenset() if lab.is_overdue else frozenset(run.number for run in waiting_runs(lab))
 
 
 def retries_due(lab: Lab) -> list[Run]:

@@ -97,7 +97,7 @@ def _most_runs(study: Study, run_seconds: float) -> int:
     most = runs_left(study, Usage(now, wall_seconds=(run_seconds,), started_at=now, deadline=deadline))
     search, experiments = study.search, study.budget.experiments
     if experiments is not None:
-        confirmation = search.confirm_seeds * (search.confirm_candidates + 1)
+        confirmation = max(search.confirm_seeds, search.confirm_seeds_most) * (search.confirm_candidates + 1)
         most = min(most, search.baseline_replicates + experiments * (1 + search.replicate_ties) + confirmation)
     return min(most, UNLIMITED)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Literal
 
-from pydantic import TypeAdapter
-
+from nightlab.agents.design import read_design
 from nightlab.knowledge.ledger import Configuration, Ledger, Outcome
 from nightlab.knowledge.records import RunState
-from nightlab.search.history import History, RankedFactor, Trial
+from nightlab.search.history import History, Trial
 
 __all__ = ["LOST", "MOST_LOSSES", "TO_BE_RETRIED", "history_of"]
 
@@ -17,10 +17,12 @@ LOST = "lost"
 MOST_LOSSES = 2
 """A run lost with its machine says nothing about its configuration; one lost this often may have killed it."""
 
+ASKED = "ask"
+"""What one is recorded with that a person must decide about."""
 TO_BE_RETRIED = frozenset({"retry", "retry_changed"})
 """What the failure of a run that is tried again is recorded with."""
 
-_STATE: dict[RunState, Literal["pending", "measured", "failed"]] = {
+_STATE: dict[RunState, Literal["pending", "measured", "failed", "pruned"]] = {
     RunState.PLANNED: "pending",
     RunState.SUBMITTED: "pending",
     RunState.FINISHED: "pending",
@@ -28,8 +30,8 @@ _STATE: dict[RunState, Literal["pending", "measured", "failed"]] = {
     RunState.REVIEWED: "measured",
     RunState.REJECTED: "measured",
     RunState.FAILED: "failed",
+    RunState.PRUNED: "pruned",
 }
-_FACTORS = TypeAdapter(tuple[RankedFactor, ...])
 
 
 def history_of(
@@ -38,15 +40,24 @@ def history_of(
     runs_left: int = 0,
     experiments_left: int | None = None,
     known: dict[int, Configuration] | None = None,
+    waiting: Container[int] = (),
 ) -> History:
     """Everything the ledger holds: of several attempts at one seed the last; what is to be tried again says nothing.
 
     `known` holds the configurations read before and is added to: they never change, and are most of what there is.
+    `waiting` are experiments whose failures a person has yet to decide about: those count as pending.
     """
     known = {} if known is None else known
     known |= ledger.configurations(after=max(known, default=-1))
-    trials = tuple(_trial(outcome, known[outcome.number]) for outcome in _telling(ledger.outcomes()))
-    return History(_factors(ledger), trials, runs_left, experiments_left)
+    trials = tuple(_trial(outcome, known[outcome.number], waiting) for outcome in _telling(ledger.outcomes()))
+    design = read_design(ledger.study_row().design)
+    return History(
+        factors=design.factors,
+        forbidden=design.forbidden,
+        trials=trials,
+        runs_left=runs_left,
+        experiments_left=experiments_left,
+    )
 
 
 def _telling(outcomes: list[Outcome]) -> list[Outcome]:
@@ -61,19 +72,15 @@ def _telling(outcomes: list[Outcome]) -> list[Outcome]:
     return list(last.values())
 
 
-def _trial(outcome: Outcome, configuration: Configuration) -> Trial:
+def _trial(outcome: Outcome, configuration: Configuration, waiting: Container[int]) -> Trial:
+    waits = outcome.next_step == ASKED and outcome.number in waiting
     return Trial(
         number=outcome.number,
         parameters=configuration.parameters,
         changed=configuration.changed,
         seed=outcome.seed,
         phase=outcome.phase,
-        state=_STATE[outcome.state],
+        state="pending" if waits else _STATE[outcome.state],
         value=outcome.value,
         valid=outcome.state is not RunState.REJECTED,
     )
-
-
-def _factors(ledger: Ledger) -> tuple[RankedFactor, ...]:
-    """The factors as the design fixed them; empty before."""
-    return _FACTORS.validate_python(ledger.study_row().design or ())

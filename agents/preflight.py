@@ -28,6 +28,7 @@ from nightlab.tools.launchers.base import Launcher
 from nightlab.tools.metrics import read_metrics
 from nightlab.tools.metrics.base import Reading, RunFiles
 from nightlab.tools.notify import check_targets
+from nightlab.tools.notify.ntfy import check_replies
 from nightlab.worktrees.git import Git
 from nightlab.worktrees.inputs import check_inputs, init_submodules, link_inputs
 from nightlab.worktrees.trees import Worktrees
@@ -39,6 +40,8 @@ COMMAND_MISSING = (126, 127)
 
 DRY_RUN = "dry-run-"
 """What the replica of a dry run is called, before the id of its process."""
+JOB = "dry-run"
+"""The dry run's job folder, in git's own folder for its tree."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,9 @@ class DryRun:
 def static_faults(site: Site, commit: str, *, allow_dirty: bool) -> list[Fault]:
     """Everything wrong that can be seen without starting anything, for a study that starts from `commit`."""
     faults = [*_frozen(site, commit), *_inputs(site), *_techniques(site), *_budget(site)]
-    faults += [replace(fault, file=site.file) for fault in check_targets(site.study.notify.targets)]
+    notify = site.study.notify
+    told = [*check_targets(notify.targets), *check_replies(notify.replies)]
+    faults += [replace(fault, file=site.file) for fault in told]
     faults += [*_disk(site), *secret_faults(site.study, redactor_of(site.study), site.file)]
     return faults if allow_dirty else [*_dirty(site), *faults]
 
@@ -257,7 +262,7 @@ def _dry_tree(site: Site, commit: str) -> Iterator[tuple[Path, JobPaths]]:
 
 def _job_of(tree: Path) -> JobPaths:
     """The dry run's job, in git's own folder for the tree, so that it goes with it."""
-    return JobPaths(Git(tree).git_dir() / "dry-run")
+    return JobPaths(Git(tree).git_dir() / JOB)
 
 
 def _clear_killed(site: Site, trees: Worktrees) -> None:
@@ -265,7 +270,10 @@ def _clear_killed(site: Site, trees: Worktrees) -> None:
     for tree in site.paths.worktrees.glob(site.paths.worktree(0, replica=f"{DRY_RUN}*").name):
         pid = int(tree.name.removeprefix(site.paths.worktree(0, replica=DRY_RUN).name))
         if pid == os.getpid() or not psutil.pid_exists(pid):
-            site.backend.cancel({_key(site): _job_of(tree).directory})
+            # Without a record it was killed before it started its job, or after it had ended it; the link from the
+            # tree to the record may be gone all the same.
+            if record := trees.record_of(tree):
+                site.backend.cancel({_key(site): JobPaths(record / JOB).directory})
             trees.remove(tree)
 
 

@@ -32,7 +32,7 @@ __all__ = [
     "write_submission",
 ]
 
-ENDED = frozenset({RunState.REVIEWED, RunState.REJECTED, RunState.FAILED, RunState.CANCELLED})
+ENDED = frozenset({RunState.REVIEWED, RunState.REJECTED, RunState.FAILED, RunState.PRUNED, RunState.CANCELLED})
 """Ends of a run; every other state is on the way to one."""
 
 

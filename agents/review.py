@@ -12,10 +12,11 @@ from typing_extensions import TypedDict
 from nightlab.agents.audit import audit
 from nightlab.agents.cards import CARD, result_files
 from nightlab.agents.context import Lab
-from nightlab.agents.history import LOST
+from nightlab.agents.history import LOST, history_of
+from nightlab.configs.files import write_atomically
 from nightlab.knowledge.lessons import append, make_lesson, read
 from nightlab.knowledge.records import Experiment, ExperimentState, Lesson, Run, RunState, Verdict, VerdictKind
-from nightlab.tools.files import write_atomically
+from nightlab.search.attribution import Move, move_of, verdict_on_move
 
 __all__ = ["PENDING", "ReviewState", "conclude_experiment", "review_agent", "settled_experiments"]
 
@@ -76,6 +77,7 @@ def conclude_experiment(lab: Lab, experiment: Experiment, verdict: Verdict | Non
     experiment is `measured`, so that whoever was killed on the way does the rest; repeating it changes nothing.
     """
     held = lab.ledger.verdict(experiment.number)
+    verdict = _with_detail(lab, verdict) if verdict is not None else None
     is_news = verdict is not None and not _same(held, verdict)
     if experiment.state in CONCLUDED and not is_news:
         return
@@ -86,12 +88,22 @@ def conclude_experiment(lab: Lab, experiment: Experiment, verdict: Verdict | Non
         lab.worktrees.remove_experiment(experiment.number)
         lab.ledger.update_experiment(experiment.number, state=ExperimentState.CANCELLED)
         return
+    move = _move(lab, experiment)
     if held is not None:
-        write_lesson(lab, experiment, held)
-    card_commit = write_card(lab, experiment, held)
+        # A winner's lesson is of the whole.
+        write_lesson(lab, experiment, held, move if held.kind is not VerdictKind.KEEP else None)
+    card_commit = write_card(lab, experiment, held, move)
     state = STATE_OF[held.kind] if held is not None else ExperimentState.REVIEWED
     lab.ledger.update_experiment(experiment.number, card_commit=card_commit, state=state)
     lab.on_change()
+
+
+def _with_detail(lab: Lab, verdict: Verdict) -> Verdict:
+    """A pruned experiment's verdict with what its run had come to; the search knows only that it was behind."""
+    if verdict.kind is not VerdictKind.PRUNED:
+        return verdict
+    pruned = lab.ledger.runs(verdict.number, states=(RunState.PRUNED,))
+    return verdict.model_copy(update={"reason": pruned[-1].detail})
 
 
 def _record(lab: Lab, experiment: Experiment, verdict: Verdict) -> None:
@@ -117,20 +129,32 @@ def _same(before: Verdict | None, now: Verdict) -> bool:
     return (before.kind, before.label, before.basis) == (now.kind, now.label, now.basis) and runs[0] == runs[1]
 
 
-def write_lesson(lab: Lab, experiment: Experiment, verdict: Verdict) -> None:
-    """Append the experiment's lesson; a lesson that says something else than the last one supersedes it."""
+def write_lesson(lab: Lab, experiment: Experiment, verdict: Verdict, move: Move | None = None) -> None:
+    """Append the experiment's lesson; a lesson that says something else than the last one supersedes it.
+
+    `move`: the one variable it is about, where more differs from the baseline.
+    """
     told = [lesson for lesson in read(lab.lessons_path).lessons if _is_of(lesson, experiment)]
     failed = [run for run in lab.ledger.runs(number=experiment.number) if run.state is RunState.FAILED]
     lesson = make_lesson(
         lab.study,
-        experiment,
-        verdict,
+        experiment.model_copy(update={"technique": move.technique}) if move else experiment,
+        verdict_on_move(lab.study, verdict, move) if move else verdict,
+        changed=move.changed if move else None,
+        replaced=move.replaced if move else None,
         cause=failed[-1].cause if verdict.kind is VerdictKind.FAILED and failed else None,
         supersedes=[one.id for one in told[-1:]],
         now=lab.now(),
     )
     if not told or _content(told[-1]) != _content(lesson):
         append(lab.lessons_path, lesson, redact=lab.redactor.redact_data)
+
+
+def _move(lab: Lab, experiment: Experiment) -> Move | None:
+    """The one variable that was moved, where more differs from the baseline."""
+    if len(experiment.changed) < 2:
+        return None
+    return move_of(lab.study, history_of(lab.ledger, known=lab.configurations), experiment.number, experiment.variable)
 
 
 def _is_of(lesson: Lesson, experiment: Experiment) -> bool:
@@ -143,7 +167,7 @@ def _content(lesson: Lesson) -> object:
     return lesson.verdict, lesson.label, lesson.effect, lesson.cause
 
 
-def write_card(lab: Lab, experiment: Experiment, verdict: Verdict | None) -> str | None:
+def write_card(lab: Lab, experiment: Experiment, verdict: Verdict | None, move: Move | None = None) -> str | None:
     """Commit the result card on the experiment's branch and take its trees away; returns the commit.
 
     None where the experiment has no branch, because it was never prepared.
@@ -157,7 +181,7 @@ def write_card(lab: Lab, experiment: Experiment, verdict: Verdict | None) -> str
     )
     subject = f"experiment {experiment.number:02d}: {verdict.kind if verdict else 'measured'}"
     body = verdict.reason if verdict else "The yardstick of the study."
-    files = result_files(lab.study, experiment, entries, verdict, lab.launcher, tree, lab.redactor)
+    files = result_files(lab.study, experiment, entries, verdict, lab.launcher, tree, lab.redactor, move)
     if turned := next((run.overrides for run in reversed(runs) if run.state is RunState.REVIEWED), None):
         # What is merged must be what ran: with the values a remedy turned.
         files |= lab.launcher.files({**experiment.parameters, **turned}, tree)

@@ -17,14 +17,15 @@ from nightlab.tools.redaction import Redactor, check_secrets, environment_secret
 __all__ = ["clean_logs", "redactor_of", "secret_faults"]
 
 MAX_TOLD = 120
-KEEPERS = ("secrets", "notify.targets", "backend.env")
+KEEPERS = ("secrets", "notify.", "backend.env")
 """Where a study may hold a secret: what stands there is redacted in the ledger and committed nowhere."""
 MEND = "name its variable in backend.pass_env and read it in the training command: this text goes onto branches"
 
 
 def redactor_of(study: Study) -> Redactor:
     """What knows the study's secrets: those it declares, its channels, and what looks like a key in the environment."""
-    more = [*target_secrets(study.notify.targets), *environment_secrets(study.backend.env)]
+    addresses = [*study.notify.targets, *filter(None, [study.notify.replies])]
+    more = [*target_secrets(addresses), *environment_secrets(study.backend.env)]
     return Redactor.of(study.secrets, more=more)
 
 

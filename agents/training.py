@@ -12,10 +12,10 @@ from nightlab.agents.cards import experiment_files
 from nightlab.agents.context import Lab
 from nightlab.agents.failures import fail
 from nightlab.agents.recovery import write_submission
+from nightlab.configs.files import write_atomically
 from nightlab.errors import LauncherError
 from nightlab.knowledge.records import Experiment, ExperimentState, Job, JobState, Run, RunState
 from nightlab.tools.backends.base import JobSpec
-from nightlab.tools.files import write_atomically
 from nightlab.worktrees.inputs import init_submodules, link_inputs
 
 __all__ = ["TrainingState", "adopt_started", "free_slots", "training_agent"]

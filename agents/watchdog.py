@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nightlab.configs.files import write_atomically
 from nightlab.configs.paths import JobPaths
 from nightlab.configs.watchdog import Watchdog
 from nightlab.knowledge.records import Job, JobState
-from nightlab.tools.files import write_atomically
 from nightlab.tools.metrics.curve import LossTail
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ __all__ = ["Finding", "Watch", "ended_by_watchdog"]
 NON_FINITE_IN_A_ROW = 3
 # A sleeping Python process with timers and prefetch threads uses about this share of a core.
 IDLE_SHARE = 0.01
+IDLE_GPU_SHARE = 0.005
+"""NVML counts in whole hundredths: one is work."""
 
 
 @dataclass(frozen=True)
@@ -60,16 +62,18 @@ class Watch:
         self.looked_at = now
         jobs = {job.key: job for job in lab.ledger.jobs(states=(JobState.RUNNING,))}
         self.seen = {key: seen for key, seen in self.seen.items() if key in jobs}
-        used = lab.backend.cpu_seconds({key: Path(job.directory) for key, job in jobs.items()})
-        findings = {key: finding for key, job in jobs.items() if (finding := self._judge(job, used.get(key), now))}
+        directories = {key: Path(job.directory) for key, job in jobs.items()}
+        used, shares = lab.backend.cpu_seconds(directories), lab.backend.gpu_shares(directories)
+        judged = {key: self._judge(job, used.get(key), shares.get(key), now) for key, job in jobs.items()}
+        findings = {key: finding for key, finding in judged.items() if finding is not None}
         for key, finding in findings.items():
             _end(lab, jobs[key], finding)
         return list(findings)
 
-    def _judge(self, job: Job, cpu_seconds: float | None, now: float) -> Finding | None:
+    def _judge(self, job: Job, cpu_seconds: float | None, gpu_share: float | None, now: float) -> Finding | None:
         paths = JobPaths(Path(job.directory))
         seen = self.seen.setdefault(job.key, _Seen(LossTail(paths.stdout), now))
-        return self._loss(seen) or self._standstill(seen, paths, cpu_seconds, now)
+        return self._loss(seen) or self._standstill(seen, paths, cpu_seconds, gpu_share, now)
 
     def _loss(self, seen: _Seen) -> Finding | None:
         for loss in seen.losses.new_losses():
@@ -87,18 +91,22 @@ class Watch:
                 return Finding("diverged", text)
         return None
 
-    def _standstill(self, seen: _Seen, paths: JobPaths, cpu_seconds: float | None, now: float) -> Finding | None:
+    def _standstill(
+        self, seen: _Seen, paths: JobPaths, cpu_seconds: float | None, gpu_share: float | None, now: float
+    ) -> Finding | None:
         written = sum(log.stat().st_size for log in (paths.stdout, paths.stderr) if log.exists())
-        # Of a job whose CPU nothing is known the output alone decides.
+        # Of a job whose CPU and GPUs nothing is known the output alone decides.
         used = 0.0 if cpu_seconds is None else cpu_seconds - seen.cpu_seconds
-        if written != seen.bytes_written or used > IDLE_SHARE * self.settings.every_seconds:
+        computes = used > IDLE_SHARE * self.settings.every_seconds or (gpu_share or 0.0) > IDLE_GPU_SHARE
+        if written != seen.bytes_written or computes:
             seen.still_since = now
         seen.bytes_written = written
         seen.cpu_seconds = seen.cpu_seconds if cpu_seconds is None else cpu_seconds
         limit, elapsed = self.settings.no_progress_seconds, now - seen.still_since
         if limit is None or elapsed < limit:
             return None
-        return Finding("no-progress", f"no output and no CPU use for {elapsed:.0f} s")
+        idle = "no CPU use" if gpu_share is None else "no CPU or GPU use"
+        return Finding("no-progress", f"no output and {idle} for {elapsed:.0f} s")
 
 
 def _end(lab: Lab, job: Job, finding: Finding) -> None:

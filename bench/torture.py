@@ -27,8 +27,10 @@ from queue import SimpleQueue
 
 from nightlab.errors import NightlabError
 from tests.torture.bootstrap import Fault
-from tests.torture.boundaries import BOUNDARIES
-from tests.torture.chaos import power_cuts, random_kills, random_stops, twins
+from tests.torture.boundaries import BOUNDARIES, HAPPENINGS
+from tests.torture.chaos import cuts_at_the_start, power_cuts, random_kills, random_stops, twins
+from tests.torture.damage import DAMAGES, MOMENTS, beaten
+from tests.torture.events import strike_events, undisturbed_events
 from tests.torture.invariants import Breach
 from tests.torture.matrix import Reference, Result, faults_of, strike, stutter, undisturbed
 from tests.torture.nights import Nursery
@@ -43,6 +45,7 @@ KILLS = 50
 SHARES = 5
 """Parts of the random kills that are made side by side."""
 NIGHTS_OF_KIND = 6
+START_NIGHTS = 3
 NIGHT_SECONDS = 8.0
 """About how long an undisturbed night takes; random moments lie within."""
 # Late enough that a lab comes to wait for its jobs: before that the jobs of these nights do not end.
@@ -68,10 +71,18 @@ class Group:
         self.told += [f"{result.name}: {breach}" for breach in result.breaches[:MOST_TOLD]]
 
 
-def works(calm: Reference, seed: int, kills: int) -> Iterator[tuple[str, Work]]:
+def works(calm: Reference, eventful: Reference, seed: int, kills: int) -> Iterator[tuple[str, Work]]:
     """Every night with the row it belongs to."""
     for faults in faults_of(calm.counts):
         yield "each boundary, before and after", _strike(faults, calm)
+    for faults in faults_of(eventful.counts, HAPPENINGS):
+        yield "questions, notices, watchdog, breaker", _strike_events(faults, eventful)
+    for number, damage in enumerate(DAMAGES):
+        for first in (0, 1):
+            blows = [(fault, damage) for fault in MOMENTS[first::2]]
+            yield "the ledger damaged and recovered", _beaten(blows, eventful, seed + number)
+    for _ in range(START_NIGHTS):
+        yield "power cuts around a command's start", cuts_at_the_start
     for fault in STUTTERS:
         yield "every lab dies at the same place", _stutter(fault, calm)
     for number in range(SHARES):
@@ -84,6 +95,14 @@ def works(calm: Reference, seed: int, kills: int) -> Iterator[tuple[str, Work]]:
 
 def _strike(faults: Sequence[Fault], calm: Reference) -> Work:
     return lambda nursery, folder: strike(nursery, folder, faults, calm.night, runs=RUNS)
+
+
+def _strike_events(faults: Sequence[Fault], calm: Reference) -> Work:
+    return lambda nursery, folder: strike_events(nursery, folder, faults, calm.night)
+
+
+def _beaten(blows: Sequence[tuple[Fault, str]], calm: Reference, seed: int) -> Work:
+    return lambda nursery, folder: beaten(nursery, folder, blows, calm.night, seed=seed)
 
 
 def _stutter(fault: Fault, calm: Reference) -> Work:
@@ -104,6 +123,7 @@ def run_all(folder: Path, options: argparse.Namespace) -> list[Group]:
             nurseries.put(stack.enter_context(Nursery()))
         first = nurseries.get()
         calm = undisturbed(first, folder / "calm", runs=RUNS)
+        eventful = undisturbed_events(first, folder / "eventful")
         nurseries.put(first)
 
         def night(number: int, group: str, work: Work) -> None:
@@ -121,7 +141,7 @@ def run_all(folder: Path, options: argparse.Namespace) -> list[Group]:
             if not result.breaches:
                 shutil.rmtree(place)
 
-        chosen = [work for work in works(calm, options.seed, options.kills) if options.only in work[0]]
+        chosen = [work for work in works(calm, eventful, options.seed, options.kills) if options.only in work[0]]
         with ThreadPoolExecutor(options.processes) as pool:
             for done in [pool.submit(night, number, *work) for number, work in enumerate(chosen)]:
                 done.result()
@@ -139,15 +159,22 @@ def table(groups: Sequence[Group]) -> list[str]:
 
 
 RULES = f"""\
-{len(BOUNDARIES)} boundaries between two effects, each before and after, at the first, middle and last pass; a
-lab killed in the middle is followed by one that is killed at its own first pass.
+{len(BOUNDARIES)} boundaries between two effects, and {len(HAPPENINGS)} that only an eventful night passes (a job that
+hangs and is ended, equal failures, a soft limit, a question that a person answers and two whose deadline passes,
+messages to a real service), each before and after, at the first, middle and last pass; a lab killed in the middle is
+followed by one that is killed at its own first pass. Answers are given, and killed, as commands of their own.
 
-A night of the first two rows has one slot and must equal an undisturbed one: experiments, runs, seeds, states, values,
-verdicts, lessons, commits, events, files. With two slots the order hangs on which job ends first; there each value must
-be the task's own for its configuration and seed, each level of the space must have been tried, and the true best must
-be confirmed. Everywhere: each training command ran once a run (a run lost with the machine has a second attempt, and
-both count), result cards on all branches, no worktree, lock, process, temporary file or half branch left, the user's
-checkout as it was, `git fsck` clean, and a further `run` changes nothing."""
+A ledger is damaged where its lab was killed, three times a night: cut short, pages overwritten, random bytes, emptied,
+without its journal, its newest copy or the study's row destroyed with it; `nightlab recover`, and the night goes on.
+
+A night with one slot (all but random kills, power cuts, labs at once, stops) must equal an undisturbed one: its
+experiments, runs, seeds, states, values, verdicts, lessons, commits, events, questions with their answers, files.
+With two slots the order hangs on which job ends first; there each value must be the task's own for its configuration
+and seed, each level of the space must have been tried, and the true best must be confirmed. Everywhere: each training
+command ran once a run (a run lost with the machine has a second attempt, and both count; a command that may have
+begun when the machine died did not begin again under the same attempt), what was to be told was told, and never after
+it was recorded as told, result cards on all branches, no worktree, lock, process, temporary file or half branch left,
+the user's checkout as it was, `git fsck` clean, and a further `run` changes nothing."""
 
 
 def page(groups: Sequence[Group], seconds: float, seed: int) -> str:

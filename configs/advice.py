@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from nightlab.configs.findings import Finding
+from nightlab.configs.levels import same_value
 from nightlab.configs.problems import Location
 from nightlab.configs.study import Factor, Scalar, Study, placeholders_in
 from nightlab.configs.wording import show
@@ -49,24 +50,38 @@ def _about_space(study: Study) -> Iterator[Finding]:
         if factor.technique and factor.tier:
             mend = "remove tier to take the catalog's"
             yield _warning((*at, "tier"), f"{factor.tier} replaces the tier of {factor.technique}", mend, factor.tier)
-        yield from _about_levels(at, factor, study.parameters[name])
+        if factor.settings is None:
+            yield from _about_levels(at, factor, study.parameters[name])
+        else:
+            yield from _about_settings(at, factor, study.parameters)
 
 
 def _about_levels(at: Location, factor: Factor, baseline: Scalar) -> Iterator[Finding]:
     levels = factor.levels or []
     for index, level in enumerate(levels):
         here = (*at, "levels", index)
-        if _same(level, baseline):
+        if same_value(level, baseline):
             yield _warning(here, f"{show(level)} is the baseline's own value", "remove it", level)
-        elif any(_same(level, other) for other in levels[:index]):
+        elif any(same_value(level, other) for other in levels[:index]):
             yield _warning(here, f"{show(level)} is listed twice", "remove one", level)
     if any(_sort(level) != _sort(baseline) for level in levels) and not factor.categorical:
         mend = "give values of one sort or set categorical: true"
         yield _warning((*at, "levels"), f"not all are {_sort(baseline)} like the baseline's {show(baseline)}", mend)
 
 
-def _same(one: Scalar, other: Scalar) -> bool:
-    return _sort(one) == _sort(other) and one == other
+def _about_settings(at: Location, factor: Factor, parameters: Mapping[str, Scalar]) -> Iterator[Finding]:
+    settings = factor.settings or {}
+    whole = {label: factor.setting(label, parameters) for label in settings}
+    for index, (label, setting) in enumerate(settings.items()):
+        here = (*at, "settings", label)
+        if all(same_value(value, parameters[name]) for name, value in setting.items()):
+            yield _warning(here, "changes nothing", "give values that differ from the baseline's, or remove it")
+        elif twin := next((one for one in list(settings)[:index] if whole[one] == whole[label]), None):
+            yield _warning(here, f"is the same as {twin}", "remove one")
+        for name, value in setting.items():
+            if _sort(value) != _sort(baseline := parameters[name]):
+                mend = f"write {_sort(baseline)} like the baseline's {show(baseline)} if that is meant"
+                yield _warning((*here, name), f"{show(value)} is not {_sort(baseline)}", mend, value)
 
 
 def _sort(value: Scalar) -> str:
@@ -89,6 +104,10 @@ def _scalars(study: Study) -> Iterator[tuple[Location, Scalar]]:
         at = ("space", name)
         yield from (((*at, "levels", index), value) for index, value in enumerate(factor.levels or []))
         yield from (((*at, "requires", other), value) for other, value in factor.requires.items())
+        for label, setting in (factor.settings or {}).items():
+            yield from (((*at, "settings", label, other), value) for other, value in setting.items())
+    for index, forbidden in enumerate(study.forbid):
+        yield from ((("forbid", index, other), value) for other, value in forbidden.items())
 
 
 def _about_text(at: Location, value: Scalar, *, quoted: bool) -> Finding | None:

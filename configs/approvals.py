@@ -52,8 +52,9 @@ class Approvals(Section):
     spend: Decision = _by_default("ask-with-default")
     """Spending above a limit; `ask-with-default` when left out. The safe answer, also of `auto`, is no."""
     repeated_failure: Decision = _by_default("ask-with-default")
-    """What to do about runs that all fail the same way; `ask-with-default` when left out. The safe answer, also of
-    `auto`, leaves out what they have in common."""
+    """What to do about runs that all fail the same way, and about a failure that only a person can mend (a missing
+    package, a licence to accept); `ask-with-default` when left out. The safe answer, also of `auto`, leaves out what
+    they have in common, and gives up the experiment that failed."""
     winner: Decision = _by_default("auto")
     """Whether the branch `nightlab/<study>/winner` is set to the confirmed winner; `auto` when left out. The safe
     answer, also of `auto`, leaves it on its own branch. Nothing is ever merged."""

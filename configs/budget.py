@@ -13,8 +13,8 @@ from nightlab.configs.units import Duration, next_clock_time
 
 __all__ = ["Budget"]
 
-SOFT = "ask_above"
-"""How the keys begin that set no limit but ask."""
+BOUNDLESS = ("ask_above", "llm_tokens")
+"""How the keys begin that set no limit to a night: those that ask, and what runs do not use."""
 
 Amount = Annotated[float, Field(gt=0)]
 
@@ -34,8 +34,11 @@ class Budget(Section):
     date-time, local or with an offset."""
     gpu_hours: Amount | None = None
     """Hours of the GPUs listed under `backend.gpus`, all of them added up."""
+    llm_tokens: Annotated[int, Field(ge=1)] | None = None
+    """Tokens of language models, input and output added up. It limits the calls, not the runs: give another limit for
+    those. A call that may take more than is left is not made."""
     cost_usd: Amount | None = None
-    """Money, by the table under `prices`."""
+    """Money, by the table under `prices`: runs and calls of language models."""
     ask_above_gpu_hours: Amount | None = None
     """Once this much is used, going on is a question (`approvals.spend`); the hard limit holds all the same."""
     ask_above_cost_usd: Amount | None = None
@@ -43,7 +46,7 @@ class Budget(Section):
 
     @model_validator(mode="after")
     def _bounded(self) -> Budget:
-        if all(getattr(self, name) is None for name in type(self).model_fields if not name.startswith(SOFT)):
+        if all(getattr(self, name) is None for name in type(self).model_fields if not name.startswith(BOUNDLESS)):
             refuse(Problem("sets no limit", (), f"give at least one of {', '.join(_keys())}"))
         if self.until is not None:
             try:
@@ -54,6 +57,12 @@ class Budget(Section):
                 refuse(Problem("is neither HH:MM nor an ISO date-time", ("until",), "for example until: 07:30"))
         return self
 
+    @property
+    def bounds_without_money(self) -> bool:
+        """Whether a night ends without `cost_usd`."""
+        limits = (self.runs, self.experiments, self.duration_seconds, self.until, self.gpu_hours)
+        return any(limit is not None for limit in limits)
+
 
 def _keys() -> list[str]:
-    return [field.alias or name for name, field in Budget.model_fields.items() if not name.startswith(SOFT)]
+    return [field.alias or name for name, field in Budget.model_fields.items() if not name.startswith(BOUNDLESS)]

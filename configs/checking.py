@@ -87,11 +87,18 @@ def _of_command(study: Study) -> list[Finding]:
 def _follows(finding: Finding, earlier: list[Finding]) -> bool:
     """Whether the finding may come only from what was mended below or at its place."""
     if finding.kind == ACROSS_SECTIONS:
-        return any(one.at == finding.at for one in earlier)
+        return any(one.at == finding.at or _may_decide(one.at, finding.at) for one in earlier)
     causes = [one.at for one in earlier if not _is_stray(one)]
     if finding.kind == IN_SECTION and any((*finding.at[:-1], key) in causes for key in _DECIDING):
         return True
     return any(at[: len(finding.at)] == finding.at for at in causes)
+
+
+def _may_decide(cause: Location, at: Location) -> bool:
+    """Whether what is wrong at `cause` may be why a condition or constraint at `at` names no possible value."""
+    if at[:1] == ("forbid",):
+        return cause[:2] in (at[:2], ("space", at[-1]), ("parameters", at[-1]))
+    return at[2:3] == ("requires",) and cause[:2] in (("space", at[-1]), ("parameters", at[-1]))
 
 
 def _is_misspelt(finding: Finding, others: list[Finding]) -> bool:
@@ -115,7 +122,7 @@ def _mend(data: dict[str, Any], finding: Finding) -> None:
     if at == ("parameters",):
         # Without the baseline's names nothing can be said of those who use them.
         data["parameters"] = {}
-        for user in ("space", "locked"):
+        for user in ("space", "locked", "forbid"):
             data.pop(user, None)
         if isinstance(launcher := data.get("launcher"), dict):
             launcher.pop("dry_run", None)
@@ -123,6 +130,8 @@ def _mend(data: dict[str, Any], finding: Finding) -> None:
         data["parameters"][at[1]] = 1
     elif top == "space" and len(at) > 1 and finding.kind != "string_pattern_mismatch":
         _mend_factor(data, at, finding)
+    elif top == "forbid":
+        data.pop("forbid", None)
     elif top == "guardrails" and isinstance(data[top], list) and len(at) > 1 and not _is_stray(finding):
         data[top][at[1]] = {"metric": "x", "min": 0}
     elif len(at) <= 2 and top in _STAND_INS:
@@ -132,10 +141,11 @@ def _mend(data: dict[str, Any], finding: Finding) -> None:
 
 
 def _mend_factor(data: dict[str, Any], at: Location, finding: Finding) -> None:
-    if finding.kind == ACROSS_SECTIONS:
-        _replace(data, at[:2])
-    elif _is_stray(finding):
+    is_bundle = isinstance(factor := value_at(data, at[:2]), dict) and "settings" in factor
+    if _is_stray(finding) or (at[2:3] == ("settings",) and len(at) > 3):
         _replace(data, at)
+    elif finding.kind == ACROSS_SECTIONS or is_bundle:
+        _replace(data, at[:2])
     elif isinstance(data.get("space"), dict):
         data["space"][at[1]] = {"levels": [1]}
 

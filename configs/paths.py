@@ -53,6 +53,11 @@ class JobPaths:
         return self.directory / "ended_by.json"
 
     @property
+    def curve(self) -> Path:
+        """What the job reported step by step, kept when it has ended: its tree may be gone when others are compared."""
+        return self.directory / "curve.json"
+
+    @property
     def stdout(self) -> Path:
         return self.directory / "stdout.log"
 
@@ -87,6 +92,12 @@ class StudyPaths:
         return self.folder / "ledger.sqlite"
 
     @property
+    def backups(self) -> tuple[Path, Path]:
+        """The latest two copies of the ledger, the newer one first."""
+        folder = self.folder / "backups"
+        return folder / "ledger.sqlite", folder / "ledger-before.sqlite"
+
+    @property
     def recovered(self) -> Path:
         """Where a lost ledger is rebuilt before it takes its place."""
         return self.folder / "recovered" / "ledger.sqlite"
@@ -114,6 +125,16 @@ class StudyPaths:
     def lab_process(self) -> Path:
         """JSON of the running lab's process: pid and start time."""
         return self.folder / "lab.json"
+
+    @property
+    def answer_key(self) -> Path:
+        """What signs the links by which questions are answered; for its owner alone."""
+        return self.folder / "answer.key"
+
+    @property
+    def replies(self) -> Path:
+        """How far the replies to questions have been read."""
+        return self.folder / "replies.json"
 
     @property
     def logs(self) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
@@ -13,10 +14,14 @@ from nightlab.configs.approvals import Approvals
 from nightlab.configs.budget import Budget
 from nightlab.configs.disk import DiskSettings
 from nightlab.configs.failures import Failures
+from nightlab.configs.levels import spread, steps_of
 from nightlab.configs.notify import Notify
 from nightlab.configs.prices import Prices
 from nightlab.configs.problems import Location, Problem, refuse
+from nightlab.configs.pruning import PruningSettings
 from nightlab.configs.section import Section
+from nightlab.configs.sizes import Sizes
+from nightlab.configs.space import problems_of_space
 from nightlab.configs.units import Duration, Flag
 from nightlab.configs.watchdog import Watchdog
 
@@ -104,18 +109,22 @@ class Guardrail(Section):
 
 
 class Factor(Section):
-    """One searchable parameter: the values worth trying besides the baseline's own."""
+    """One searchable parameter with the values worth trying besides the baseline's own; or a bundle of parameters."""
 
     levels: list[Scalar] | None = None
     """Values to try. Numbers are ordered by size; text and booleans are categories."""
     range: tuple[float, float] | None = None
     """Lowest and highest value, instead of levels; the lab tries `steps` values spread over it."""
-    steps: Annotated[int, Field(ge=2, le=9)] = 3
-    """How many values of a range to try."""
+    settings: dict[Name, dict[Name, Scalar]] | None = None
+    """A bundle, instead of levels: several parameters that only make sense together, tried as one variable. Each
+    setting has a name and says which parameters it changes, e.g. `{long_cosine: {scheduler: cosine, warmup: 0.1}}`;
+    what it leaves out stays as in `parameters`. The factor's own name is free and no parameter's."""
+    steps: Annotated[int, Field(ge=2, le=9)] | None = None
+    """How many values of a range to try. Without it 3; on a log scale so many that each is about twice the last."""
     scale: Literal["linear", "log"] = "linear"
     """How a range is spread and how distances between levels are judged."""
     integer: Flag = False
-    """Round the values of a range to whole numbers."""
+    """Only whole numbers of a range."""
     categorical: Flag = False
     """Treat numbers as unordered categories."""
     technique: str | None = None
@@ -123,21 +132,46 @@ class Factor(Section):
     tier: Annotated[int, Field(ge=1, le=6)] | None = None
     """1 directly affects the result … 6 long shot; overrides the catalog's. Without both it is 3."""
     requires: dict[str, Scalar] = Field(default_factory=dict)
-    """Other parameters' values that must hold for this factor to matter, e.g. `{optimizer: adam}`."""
+    """Makes the factor conditional: it is tried only in configurations with these values of other parameters or
+    bundles, e.g. `{optimizer: adam}`; with any other value it means nothing and stays as in `parameters`."""
+
+    @property
+    def values(self) -> list[Scalar]:
+        """The levels, or the range's values in ascending order; none for a bundle."""
+        if self.range is None:
+            return list(self.levels or ())
+        steps = self.steps or steps_of(*self.range, self.scale)
+        return [*spread(*self.range, steps, self.scale, integer=self.integer)]
+
+    @property
+    def parameters_set(self) -> list[str]:
+        """The parameters a bundle changes, each once; none for a factor of one parameter."""
+        return list(dict.fromkeys(name for setting in (self.settings or {}).values() for name in setting))
+
+    def setting(self, label: str, parameters: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """All parameters of a bundle at one of its settings: what it leaves out is as in `parameters`."""
+        base = {name: parameters[name] for name in self.parameters_set if name in parameters}
+        return {**base, **(self.settings or {})[label]}
 
     @model_validator(mode="after")
     def _one_way(self) -> Factor:
         problems = []
-        if self.levels is not None and self.range is not None:
-            problems.append(Problem("has both levels and range", (), "keep one of them"))
-        if self.levels is None and self.range is None:
+        given = [key for key in ("levels", "range", "settings") if getattr(self, key) is not None]
+        if len(given) > 1:
+            problems.append(Problem(f"has both {' and '.join(given)}", (), "keep one of them"))
+        if not given:
             problems.append(Problem("has no values to try", (), "give levels: [...] or range: [lowest, highest]"))
         if self.levels == []:
             problems.append(Problem("is empty", ("levels",), "list the values to try besides the baseline's"))
+        if self.settings == {}:
+            mend = "name the settings to try, e.g. {long_cosine: {scheduler: cosine, warmup: 0.1}}"
+            problems.append(Problem("is empty", ("settings",), mend))
         if self.range and self.range[0] >= self.range[1]:
             problems.append(Problem("is not [lowest, highest]", ("range",), "write the smaller number first"))
         elif self.range and self.scale == "log" and self.range[0] <= 0:
             problems.append(Problem("a log scale needs a range above 0", ("range",), "raise it or use scale: linear"))
+        if self.range and self.integer and not all(end.is_integer() for end in self.range):
+            problems.append(Problem("is not of whole numbers", ("range",), "round it or take integer out"))
         if problems:
             refuse(*problems)
         return self
@@ -298,21 +332,31 @@ class SearchSettings(Section):
 
     seed: int = 0
     """Seed of the search itself: the same study, ledger and seed give the same proposals."""
-    baseline_replicates: Annotated[int, Field(ge=2, le=20)] = 3
-    """Seeds the baseline is run with: they measure the noise."""
+    baseline_replicates: Annotated[int, Field(ge=1, le=20)] = 3
+    """Seeds the baseline is run with: they measure the noise. With 1 nothing is known of it until something is
+    repeated."""
     replicate_ties: Annotated[int, Field(ge=0, le=5)] = 1
     """Further seeds for a single change whose effect is too close to zero to call."""
     combine: Flag = True
     """Combine the winners in an orthogonal array."""
     combine_factors: Annotated[int, Field(ge=2, le=15)] = 7
     """How many of the best single changes enter the array at most."""
+    confirm: Flag = True
+    """Confirm the best on fresh seeds. Without it the whole budget goes into finding something, and nothing is
+    claimed."""
     confirm_seeds: Annotated[int, Field(ge=2, le=20)] = 3
     """Fresh seeds for each finalist and for the baseline beside it. A win stands on all of them: the runs for one
     finalist are always held back, and where time or money runs out before, it is reported as not confirmed."""
+    confirm_seeds_most: Annotated[int, Field(ge=2, le=40)] = 8
+    """A finalist that is neither confirmed nor out after `confirm_seeds` goes on up to this many fresh seeds, as far as
+    the budget reaches."""
     confirm_candidates: Annotated[int, Field(ge=1, le=5)] = 2
     """Finalists to confirm."""
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
-    """Confidence of intervals; a win is corrected for the number of finalists."""
+    """Confidence of intervals. A night reports a win that is none with a probability of at most one minus this, however
+    many finalists are looked at and how often."""
+    pruning: PruningSettings = PruningSettings()
+    """When a running run that falls behind is ended before its time."""
 
 
 class Study(Section):
@@ -338,6 +382,9 @@ class Study(Section):
     """The baseline: every parameter the lab may see, with its present value."""
     space: dict[Name, Factor] = Field(default_factory=dict)
     """The factors: parameters the lab may change, with the values worth trying."""
+    forbid: list[dict[Name, Scalar]] = Field(default_factory=list)
+    """Combinations no configuration may hold all at once, e.g. `[{precision: fp16, optimizer: adam8bit}]`; names are
+    those of parameters and bundles."""
     locked: list[Name] = Field(default_factory=list)
     """Parameters no experiment may change."""
     frozen: list[RepositoryPath] = Field(default_factory=list)
@@ -350,6 +397,8 @@ class Study(Section):
     """Where jobs run."""
     catalog: CatalogSelection = CatalogSelection()
     """Which techniques of the catalog join the space by themselves."""
+    sizes: Sizes = Sizes()
+    """How large model and data are, for what scaling laws predict."""
     search: SearchSettings = SearchSettings()
     """How the lab searches and when it believes."""
     budget: Budget
@@ -382,6 +431,20 @@ class Study(Section):
         """Where `metric` is read from: as declared, else `name: value` lines."""
         return self.metrics.get(metric, MetricSource())
 
+    def reaches_runs(self, parameter: str) -> bool:
+        """Whether a run notices what the parameter is set to."""
+        launcher = self.launcher
+        return launcher.parameters.via != "template" or parameter in placeholders_in(launcher.command)
+
+    def plain(self, assignment: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """The parameters' values that `assignment` stands for: a bundle's setting is those of its parameters."""
+        found: dict[str, Scalar] = {}
+        for name, value in assignment.items():
+            factor = self.space.get(name)
+            bundled = factor is not None and factor.settings is not None
+            found |= factor.setting(str(value), self.parameters) if factor and bundled else {name: value}
+        return found
+
     @property
     def metric_names(self) -> list[str]:
         """Objective first, then guardrails and every other declared metric, without repeats."""
@@ -390,36 +453,10 @@ class Study(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Study:
-        problems = [*self._problems_of_space(), *self._problems_of_names(), *self._problems_of_budget()]
+        problems = [*problems_of_space(self), *self._problems_of_names(), *self._problems_of_budget()]
         if problems:
             refuse(*problems, across_sections=True)
         return self
-
-    def _problems_of_space(self) -> list[Problem]:
-        problems = []
-        settable = placeholders_in(self.launcher.command) if self.launcher.parameters.via == "template" else self.space
-        for name, factor in self.space.items():
-            at = ("space", name)
-            if name not in self.parameters:
-                problems.append(Problem("is not among parameters", at, "give its baseline value there"))
-            if name in self.locked:
-                problems.append(Problem("is locked", at, "take it out of locked or out of space"))
-            if name not in settable:
-                mend = f"write {{{name}}} where its value belongs in launcher.command"
-                problems.append(Problem("the command has no place for it", at, mend))
-            problems += [
-                Problem("is not among parameters", (*at, "requires", other), "name a parameter of this study", other)
-                for other in factor.requires
-                if other not in self.parameters
-            ]
-            if factor.scale == "log":
-                values = [*(factor.levels or []), self.parameters.get(name)]
-                problems += [
-                    Problem(f"a log scale needs values above 0, not {value}", at, "use scale: linear")
-                    for value in values
-                    if isinstance(value, int | float) and value <= 0
-                ]
-        return problems
 
     def _problems_of_budget(self) -> list[Problem]:
         """Limits on what nothing is counted by."""
@@ -429,7 +466,10 @@ class Study(Section):
             problems.append(
                 Problem("counts nothing: backend.gpus lists no GPU", ("budget", "gpu_hours"), mend, budget.gpu_hours)
             )
-        if budget.cost_usd is not None and not self.prices.cost_usd(3600, self.backend.gpus_per_job):
+        # Where something else bounds the runs, the calls of language models are reason enough to count money.
+        counts_calls = bool(self.prices.models) and budget.bounds_without_money
+        is_free = not self.prices.cost_usd(3600, self.backend.gpus_per_job)
+        if budget.cost_usd is not None and is_free and not counts_calls:
             mend = "set prices.gpu_hour_usd (with backend.gpus), prices.slot_hour_usd or prices.run_usd"
             at: Location = ("budget", "cost_usd")
             problems.append(Problem("counts nothing: by the prices every run is free", at, mend, budget.cost_usd))
@@ -438,6 +478,9 @@ class Study(Section):
     def _problems_of_names(self) -> list[Problem]:
         places: list[tuple[Location, str]] = [(("locked", index), name) for index, name in enumerate(self.locked)]
         places += [(("launcher", "dry_run", name), name) for name in self.launcher.dry_run]
+        pruning, at = self.search.pruning, ("search", "pruning")
+        places += [((*at, "schedule_parameters", i), name) for i, name in enumerate(pruning.schedule_parameters or ())]
+        places += [((*at, "warmup_parameter"), pruning.warmup_parameter)] if pruning.warmup_parameter else []
         mend = "add it to parameters or correct the name"
         return [
             Problem("is not among parameters", at, mend, name) for at, name in places if name not in self.parameters

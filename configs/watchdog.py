@@ -16,7 +16,8 @@ class Watchdog(Section):
     """When a running job is ended before its time."""
 
     no_progress_seconds: Duration | None = Field(default=1800.0, alias="no_progress")
-    """A job whose output does not grow and whose processes use next to no CPU for this long is ended."""
+    """A job whose output does not grow and whose processes use next to no CPU, nor a GPU where the extra `gpu` lets the
+    lab see that, for this long is ended."""
     non_finite: Flag = True
     """End a job whose logged loss is nan or infinite three times in a row."""
     diverging_factor: Annotated[float, Field(gt=1)] | None = 3.0

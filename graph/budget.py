@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from nightlab.agents.context import Lab
+from nightlab.agents.failures import waiting
 from nightlab.agents.history import history_of
 from nightlab.agents.spending import usage_of
 from nightlab.configs.budget import Budget
@@ -35,7 +36,7 @@ def history_now(lab: Lab) -> History:
     """What the ledger holds, with what the budget still allows."""
     usage = _usage(lab)
     left = spending.runs_left(lab.study, usage)
-    history = history_of(lab.ledger, runs_left=left, known=lab.configurations)
+    history = history_of(lab.ledger, runs_left=left, known=lab.configurations, waiting=waiting(lab))
     # Where the clock is what limits, one more round is left to confirmation: a pace is not a promise.
     is_timed = left and left == spending.by_time(lab.study, usage)
     return replace(

@@ -56,7 +56,7 @@ def spending_stops(lab: Lab) -> bool:
     usage, budget = usage_of(lab.ledger, lab.now()), lab.study.budget
     soft = (
         ("gpu-hours", usage.gpu_hours, budget.ask_above_gpu_hours),
-        ("usd", usage.cost_usd, budget.ask_above_cost_usd),
+        ("usd", usage.paid_usd, budget.ask_above_cost_usd),
     )
     ends = False
     for what, used, limit in soft:

@@ -10,6 +10,7 @@ from langgraph.types import Command, Interrupt
 from nightlab.agents.context import Lab
 from nightlab.agents.recovery import write_study
 from nightlab.errors import DiskError
+from nightlab.graph.backups import Backups
 from nightlab.graph.checkpoints import mend_checkpoints, open_checkpoints, prune
 from nightlab.graph.disk import pause
 from nightlab.graph.questions import settle_overdue
@@ -58,6 +59,8 @@ def _invoke(lab: Lab) -> StudyStatus:
     with open_checkpoints(lab.paths.checkpoints) as saver:
         graph = build_supervisor(saver)
         lab.prune_checkpoints = lambda: prune(saver, thread)
+        backups = Backups(lab)
+        lab.back_up = backups.take_due
         lab.ledger.update_study(status=StudyStatus.RUNNING)
         entry: LabState | Command[Any] = {"study": thread, "graph_version": GRAPH_VERSION}
         settle_overdue(lab)
@@ -65,6 +68,7 @@ def _invoke(lab: Lab) -> StudyStatus:
             entry = Command(resume=answers)
         output = graph.invoke(entry, config, context=lab, durability="sync", version="v2")  # type: ignore[call-overload]
         prune(saver, thread)
+        backups.take()
     return _status(lab, waiting=bool(output.interrupts))
 
 

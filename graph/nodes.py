@@ -14,8 +14,9 @@ from langgraph.types import interrupt
 from nightlab.agents.analysis import analysis_agent, write_analysis_report
 from nightlab.agents.context import Lab
 from nightlab.agents.evaluation import cancel_unstarted, evaluation_agent, observe_jobs
-from nightlab.agents.failures import retries_due, retry
+from nightlab.agents.failures import retries_due, retry, waiting
 from nightlab.agents.history import history_of
+from nightlab.agents.model_calls import settle_calls_of_the_dead
 from nightlab.agents.recovery import write_study
 from nightlab.agents.review import conclude_experiment, review_agent, settled_experiments
 from nightlab.agents.training import adopt_started, due, free_slots, training_agent
@@ -23,6 +24,7 @@ from nightlab.errors import GitError
 from nightlab.graph.budget import history_now, reserve, runs_left
 from nightlab.graph.decisions import ask_at_the_end, breaker_stops, spending_stops
 from nightlab.graph.disk import watch_disk
+from nightlab.graph.mending import mend
 from nightlab.graph.notices import tell_best, tell_end
 from nightlab.graph.questions import answer_model, ask_plan, holding, is_held, news_of, next_to_ask, settle_overdue
 from nightlab.graph.state import LabState
@@ -68,6 +70,7 @@ def reconcile(state: LabState, runtime: Runtime[Lab]) -> Update:
     lab = runtime.context
     lab.worktrees.heal()
     adopt_started(lab)
+    settle_calls_of_the_dead(lab)
     row = lab.ledger.study_row()
     phase = "understand" if row.design is None else "verify"
     if row.phase != phase:
@@ -101,7 +104,8 @@ def _end_overdue(lab: Lab) -> None:
 
 
 def _retry_failed(lab: Lab) -> None:
-    """Start again, within the budget, what failed for a reason that another attempt may not meet."""
+    """Start again, within the budget, what failed for a reason that another attempt may not meet, or is mended."""
+    mend(lab)
     for run in retries_due(lab):
         if runs_left(lab) > 0:
             with lab.ledger.transaction():
@@ -217,6 +221,8 @@ def submit(state: LabState, runtime: Runtime[Lab]) -> Update:
 def learn(state: LabState, runtime: Runtime[Lab]) -> Update:
     """Verdict, lesson and result card of every experiment that has become complete."""
     lab = runtime.context
+    # Before anything is concluded: of what waits for a person nothing is known yet.
+    mend(lab)
     baseline = [run for run in lab.ledger.runs(number=0) if run.state is RunState.REVIEWED]
     # Before the noise is known nothing can be judged; the experiments keep until it is.
     if len(baseline) >= lab.study.search.baseline_replicates:
@@ -224,13 +230,15 @@ def learn(state: LabState, runtime: Runtime[Lab]) -> Update:
     steps = state.get("steps", 0) + 1
     if steps % PRUNE_EVERY == 0:
         lab.prune_checkpoints()
+    lab.back_up()
     asked = next_to_ask(lab)
     return {"steps": steps, "asking": asked.id if asked else ""}
 
 
 def _conclude_settled(lab: Lab) -> None:
     """Conclude what is settled until a job ends: a free slot is worth more than a card, which the next turn writes."""
-    settled = settled_experiments(lab)
+    held = waiting(lab)
+    settled = [experiment for experiment in settled_experiments(lab) if experiment.number not in held]
     if not settled:
         return
     verdicts = judge_all(lab.study, history_now(lab))
@@ -255,7 +263,9 @@ def wait(state: LabState, runtime: Runtime[Lab]) -> Update:
     while time.monotonic() < give_up and not lab.stop_requested() and not lab.is_overdue:
         if lab.backend.wait(jobs, SLICE_SECONDS) and jobs:
             break
-        if (lab.has_room and not had_room) or news_of(lab) != lab.heard or lab.watch.look(lab, time.monotonic()):
+        if (lab.has_room and not had_room) or news_of(lab) != lab.heard:
+            break
+        if lab.watch.look(lab, time.monotonic()) or lab.pruner.look(lab, time.monotonic()):
             break
     return {}
 
@@ -277,9 +287,10 @@ def conclude(state: LabState, runtime: Runtime[Lab]) -> Update:
     tell_best(lab)
     ask_at_the_end(lab, exhausted=state.get("exhausted", False) and not lab.is_overdue and _has_budget(lab))
     if lab.ledger.study_row().finished_at is None:
-        tell_end(lab)
         with lab.ledger.transaction():
             lab.ledger.update_study(finished_at=lab.now(), phase="done")
             lab.ledger.add_event("finished", "every verdict is in")
+    # Also where a lab wrote the end down and was killed before it told anybody.
+    tell_end(lab)
     lab.write_reports()
     return {"phase": "done"}

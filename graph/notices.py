@@ -1,4 +1,4 @@
-"""What people are told while a study runs; nothing of it can stop the lab."""
+"""What people are told while a study runs, and what they answer from there; nothing of it can stop the lab."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from dataclasses import asdict, replace
 
 from nightlab.agents.context import Lab
 from nightlab.errors import ConfigError, NightlabError
+from nightlab.graph.answering import AnswerDesk, hearing
 from nightlab.graph.decisions import best_kept
+from nightlab.graph.questions import tell_question
 from nightlab.knowledge.records import StudyRow
 from nightlab.tools.notify import Notifier
 from nightlab.tools.notify.channel import Memory, Pace
-from nightlab.tools.notify.messages import best_confirmed, question_asked, study_ended
+from nightlab.tools.notify.listener import Listening
+from nightlab.tools.notify.messages import best_confirmed, study_ended
 
 __all__ = ["open_notices", "tell_best", "tell_end"]
 
@@ -23,13 +26,23 @@ FLUSH_SECONDS = 15.0
 
 
 @contextmanager
-def open_notices(lab: Lab, pace: Pace | None = None, flush_seconds: float = FLUSH_SECONDS) -> Iterator[None]:
-    """While the block lasts the lab tells its study's targets; without any, nothing is loaded.
+def open_notices(
+    lab: Lab, pace: Pace | None = None, flush_seconds: float = FLUSH_SECONDS, listen: Listening | None = None
+) -> Iterator[bool]:
+    """While the block lasts the lab tells its study's targets and hears the answers that come back by link or reply.
 
-    A target that cannot be opened is told in the study's story, and the lab runs without notifications.
+    Yields whether it hears any. What cannot be opened is told in the study's story, and the lab runs without it.
     """
-    notify = lab.study.notify
-    notifier = _opened(lab, pace) if notify.targets else None
+    with _telling(lab, pace, flush_seconds), _hearing(lab, listen) as hears:
+        if lab.study.notify.targets:
+            _tell_open_questions(lab)
+        yield hears
+
+
+@contextmanager
+def _telling(lab: Lab, pace: Pace | None, flush_seconds: float) -> Iterator[None]:
+    """Without any target, nothing is loaded."""
+    notifier = _opened(lab, pace) if lab.study.notify.targets else None
     if notifier is None:
         yield
         return
@@ -48,13 +61,31 @@ def open_notices(lab: Lab, pace: Pace | None = None, flush_seconds: float = FLUS
         shown()
 
     lab.notify, lab.on_change = notifier.send, changed
-    _tell_open_questions(lab)
     try:
         yield
     finally:
         lab.on_change = shown
         notifier.close(flush_seconds)
         keep_counts()
+
+
+@contextmanager
+def _hearing(lab: Lab, listen: Listening | None) -> Iterator[bool]:
+    if not lab.study.notify.hears:
+        yield False
+        return
+    desk = AnswerDesk(lab.ledger, lab.git, lab.paths, lab.redactor, now=lab.now)
+
+    def note(text: str) -> None:
+        lab.ledger.add_event("notify", text)
+
+    with hearing(desk, lab.study.notify, tell=lab.notify, note=note, pace=listen) as ways:
+        before = lab.ways_to_answer
+        lab.ways_to_answer = ways or before
+        try:
+            yield ways is not None
+        finally:
+            lab.ways_to_answer = before
 
 
 def _opened(lab: Lab, pace: Pace | None) -> Notifier | None:
@@ -75,7 +106,7 @@ def _tell_open_questions(lab: Lab) -> None:
     """A lab killed right after asking has told nobody."""
     for question in lab.ledger.questions(open_only=True):
         if question.kind != "disk-space":
-            lab.notify(question_asked(question, report=lab.paths.final_report_html, deadline=question.deadline))
+            tell_question(lab, question)
 
 
 def tell_best(lab: Lab) -> None:

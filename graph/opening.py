@@ -60,6 +60,10 @@ class Place:
         """The ledger, which keeps secrets out; made when there is none. Raises what `Ledger.open` raises."""
         return Ledger.open(self.paths.ledger, redact=self.redactor.redact_data)
 
+    def read_ledger(self) -> Ledger:
+        """The ledger, for reading alone: nothing is written. Raises what `Ledger.open_to_read` raises."""
+        return Ledger.open_to_read(self.paths.ledger, redact=self.redactor.redact_data)
+
 
 def locate(loaded: LoadedStudy) -> Place:
     """The training repository around the study file. Raises GitError when there is none."""

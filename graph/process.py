@@ -10,10 +10,10 @@ from contextlib import contextmanager
 import psutil
 from filelock import FileLock, Timeout
 
+from nightlab.configs.files import write_atomically
 from nightlab.configs.paths import StudyPaths
 from nightlab.errors import StudyBusyError
 from nightlab.tools.backends.local_runner import boot_id, start_time
-from nightlab.tools.files import write_atomically
 
 __all__ = ["hold_study", "running_lab"]
 

@@ -7,13 +7,14 @@ becomes LangGraph's interrupt when nothing else can be done.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from pydantic import BaseModel, create_model
 
 from nightlab.agents.context import Lab
 from nightlab.configs.approvals import Approval
+from nightlab.knowledge.ledger import Ledger
 from nightlab.knowledge.records import Question
 from nightlab.tools.notify.messages import question_asked
 
@@ -27,6 +28,7 @@ __all__ = [
     "ask_plan",
     "blocking",
     "decides_the_end",
+    "experiment_block",
     "factor_block",
     "holding",
     "is_held",
@@ -35,7 +37,9 @@ __all__ = [
     "plan_is_declined",
     "plan_is_open",
     "raise_question",
+    "settle",
     "settle_overdue",
+    "tell_question",
 ]
 
 PLAN = "plan"
@@ -45,6 +49,11 @@ PLANNING = "planning"
 DEADLINE = "nightlab: deadline"
 AUTO = "nightlab: auto"
 """Who has answered where no person did."""
+
+
+def experiment_block(number: int) -> str:
+    """What a question blocks that concerns one experiment: its verdict."""
+    return f"experiment:{number:02d}"
 
 
 def factor_block(factor: str) -> str:
@@ -87,17 +96,29 @@ def raise_question(
         if approval.policy == "auto":
             question = lab.ledger.answer(question.id, default, by=AUTO)
     if question.answer is None:
-        lab.notify(question_asked(question, report=lab.paths.final_report_html, deadline=deadline))
+        tell_question(lab, question)
     lab.on_change()
     return question
 
 
-def settle_overdue(lab: Lab) -> list[Question]:
-    """Give the questions whose deadline has passed their safe answer."""
-    with lab.ledger.transaction():
-        settled = lab.ledger.settle_questions(lab.now(), by=DEADLINE)
+def tell_question(lab: Lab, question: Question) -> None:
+    """Tell people of a question and of the ways to answer it."""
+    report, ways = lab.paths.final_report_html, lab.ways_to_answer(question)
+    lab.notify(question_asked(question, report=report, deadline=question.deadline, ways=ways))
+
+
+def settle(ledger: Ledger, now: datetime) -> list[Question]:
+    """Give the questions whose deadline has passed their safe answer, and tell it in the study's story."""
+    with ledger.transaction():
+        settled = ledger.settle_questions(now, by=DEADLINE)
         for question in settled:
-            lab.ledger.add_event("answered", f"{question.id}: {question.answer}, nobody answered by the deadline")
+            ledger.add_event("answered", f"{question.id}: {question.answer}, nobody answered by the deadline")
+    return settled
+
+
+def settle_overdue(lab: Lab) -> list[Question]:
+    """`settle` for a lab, which shows it."""
+    settled = settle(lab.ledger, lab.now())
     if settled:
         lab.on_change()
     return settled
@@ -180,9 +201,9 @@ def plan_is_declined(lab: Lab) -> bool:
 
 
 def decides_the_end(lab: Lab) -> bool:
-    """Whether an answer has ended the search: a plan declined, or `stop` to failures that repeat."""
+    """Whether an answer has ended the search: a plan declined, or `stop` to a failure, or to failures that repeat."""
     return any(
         (question.id == PLAN and question.answer == "no")
-        or (question.kind == "repeated-failure" and question.answer == "stop")
+        or (question.kind in ("repeated-failure", "failure") and question.answer == "stop")
         for question in lab.ledger.questions()
     )

@@ -1,14 +1,16 @@
-"""A lost ledger, rebuilt: experiments and verdicts from the branches, what had no card yet from the job folders.
+"""A lost ledger, rebuilt: from its newest sound copy, and what is newer from branches and job folders.
 
-What was planned but never started is left out: planning again gives the same.
+Without a copy experiments and verdicts come from the branches, what had no card yet from the job folders; what was
+planned but never started is then left out: planning again gives the same.
 """
 
 from __future__ import annotations
 
 import shutil
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from nightlab.agents.cards import Entry
@@ -28,9 +30,12 @@ from nightlab.configs.paths import StudyPaths
 from nightlab.configs.study import Study
 from nightlab.errors import BackendError, ConfigError, Fault, LedgerError
 from nightlab.graph.budget import deadline_of
+from nightlab.graph.copies import Base, newest_copy
 from nightlab.graph.opening import Place
 from nightlab.graph.process import hold_study
+from nightlab.graph.retelling import missing_events
 from nightlab.graph.state import GRAPH_VERSION
+from nightlab.knowledge.backup import back_up, story_of
 from nightlab.knowledge.database import damaged
 from nightlab.knowledge.ledger import Ledger
 from nightlab.knowledge.records import (
@@ -39,11 +44,13 @@ from nightlab.knowledge.records import (
     ExperimentState,
     Job,
     JobState,
+    Question,
     Run,
     RunState,
     Spend,
     StudyRow,
     StudyStatus,
+    Verdict,
     configuration_key,
     utc_now,
 )
@@ -67,9 +74,18 @@ class Recovery:
     ended: int = 0
     """Runs with their end, from result cards."""
     started: int = 0
-    """Runs from job folders, to be read again or still running."""
+    """Runs that have not come to their end, to be read again or still running."""
     verdicts: int = 0
     questions: int = 0
+    copy: Path | None = None
+    """The copy it started from."""
+    copied_at: datetime | None = None
+    from_cards: int = 0
+    """Ended runs that were newer than the copy, from result cards."""
+    from_folders: int = 0
+    """Started runs that were newer than the copy, from job folders."""
+    retold: int = 0
+    """Events written anew, from what runs and verdicts tell."""
     not_restored: list[str] = field(default_factory=list)
 
 
@@ -88,8 +104,10 @@ def recover(place: Place, study: Study) -> Recovery | None:
 def refuse_gaps(ledger: Ledger, paths: StudyPaths) -> None:
     """Raise LedgerError where jobs or result cards are there that the ledger does not know: part of it was lost.
 
-    An SQLite file whose journal (`-wal`) was deleted is such a case: it looks whole, and is older than it was.
+    An SQLite file whose journal (`-wal`) was deleted is such a case: it looks whole, and is older than it was. So is
+    one whose story ends before that of its own copy.
     """
+    _refuse_going_back(ledger, paths)
     runs = {run.key: run for run in ledger.runs()}
     known = {paths.job(run.number, run.seed, run.attempt).directory for run in runs.values()}
     for job in paths.jobs:
@@ -104,6 +122,18 @@ def refuse_gaps(ledger: Ledger, paths: StudyPaths) -> None:
         for key in sorted(ended_on_card(git, tip)):
             if key not in runs or runs[key].state not in ENDED:
                 raise damaged(paths.ledger, f"lacks the end of {key}, which is on {experiment.branch}")
+
+
+def _refuse_going_back(ledger: Ledger, paths: StudyPaths) -> None:
+    copied = story_of(paths.backups[0])
+    if copied is None:
+        return
+    began, last = copied
+    if ledger.events(after=last - 1):
+        return
+    first = ledger.events()[:1]
+    if first and first[0].time == began:
+        raise damaged(paths.ledger, f"ends before its copy {paths.backups[0].relative_to(paths.folder)}")
 
 
 def _is_whole(paths: StudyPaths) -> bool:
@@ -165,11 +195,17 @@ class _Rebuilding:
 
     def run(self) -> Recovery:
         remains = self._remains()
-        held = read_study(self.paths) or remains.study
+        base = newest_copy(self.paths, self.paths.recovered.parent)
+        held = self._held(base, remains)
         found = self._found(held.base_commit if held else None)
-        row = self._row(held, found)
-        records = self._records(row, found, remains)
+        if base is not None and not base.fits(one.branch.experiment for one in found):
+            self.result.not_restored.append(f"{base.origin}: it does not belong to these branches, and was not used")
+            base, held = None, self._held(None, remains)
+        records = self._records(self._row(held, found, base), found, remains, base)
         fresh = self.paths.recovered
+        if base is not None:
+            base.file.replace(fresh)
+            self.result.copy, self.result.copied_at = base.origin, base.made_at
         restore(fresh, records, redact=self.place.redactor.redact_data)
         if self.paths.ledger.exists():
             self.result.kept = set_aside(self.paths.ledger)
@@ -177,7 +213,19 @@ class _Rebuilding:
             self.paths.ledger.with_name(self.paths.ledger.name + side).unlink(missing_ok=True)
         fresh.replace(self.paths.ledger)
         shutil.rmtree(fresh.parent)
+        # From here on this is the story; the copies of another would contradict it.
+        back_up(self.paths.ledger, *self.paths.backups)
         return self.result
+
+    def _held(self, base: Base | None, remains: Remains) -> StudyRow | None:
+        """The study's row as it was kept last."""
+        card = read_study(self.paths)
+        if base is None:
+            return card or remains.study
+        if card is None or card.base_commit != base.row.base_commit or self.paths.card.stat().st_mtime <= _age(base):
+            return base.row
+        # Whoever paused the study wrote that into the ledger alone.
+        return card.model_copy(update={"paused": base.row.paused})
 
     def _remains(self) -> Remains:
         """What the damaged ledger still gives, read from a copy: reading may change a database in trouble."""
@@ -236,9 +284,12 @@ class _Rebuilding:
             folder = set_aside(folder, sides=())
         self.result.not_restored.append(f"{folder}: {why}")
 
-    def _row(self, row: StudyRow | None, found: list[_Found]) -> StudyRow:
+    def _row(self, row: StudyRow | None, found: list[_Found], base: Base | None) -> StudyRow:
         """The study as it was kept last, or else as the damaged ledger has it; without both, from the study file."""
-        is_open = any(one.open for one in found)
+        known = {run.key: run.state for run in base.runs.values()} if base else {}
+        for one in found:
+            known = dict.fromkeys(one.open, RunState.SUBMITTED) | known | dict.fromkeys(one.entries, RunState.REVIEWED)
+        is_open = not ENDED.issuperset(known.values())
         if row is None and not found:
             mend = "the study has not begun: remove the file and start it with `nightlab run`"
             raise ConfigError(
@@ -247,9 +298,13 @@ class _Rebuilding:
         if row is None:
             self.result.not_restored.append("the plan and the study's times: they begin anew")
             row = self._new_row(found[0].branch.experiment)
-        finished = row.status is StudyStatus.FINISHED and not is_open
-        changes = {} if finished else {"status": StudyStatus.STOPPED, "finished_at": None}
-        return row.model_copy(update=changes)
+        if row.status is StudyStatus.FINISHED and not is_open:
+            return row
+        # With a copy that tells of the end, the end is not told again.
+        is_over = base is not None and not is_open
+        return row.model_copy(
+            update={"status": StudyStatus.STOPPED, "finished_at": row.finished_at if is_over else None}
+        )
 
     def _new_row(self, first: Experiment) -> StudyRow:
         return StudyRow(
@@ -262,31 +317,57 @@ class _Rebuilding:
             frozen_hashes=self.git.hash_paths(first.base_commit, self.study.frozen),
         )
 
-    def _records(self, row: StudyRow, found: list[_Found], remains: Remains) -> Records:
-        backend = LocalBackend(row.study.backend)
-        entries: list[Entry] = []
-        for one in found:
-            entries += [self._placed(one, entry) for entry in one.entries.values()]
-            entries += [_reopened(backend, submission) for submission in one.open.values()]
-        entries.sort(key=lambda entry: (entry[0].created_at, entry[0].number, entry[0].seed))
+    def _records(self, row: StudyRow, found: list[_Found], remains: Remains, base: Base | None) -> Records:
+        """What the new ledger is to hold beyond its base: all there is, where it has none."""
+        entries = self._newer(row, found, base)
         pace_seconds = _pace(entries)
-        states = {number: [run for run, *_ in entries if run.number == number] for number in {o.number for o in found}}
-        verdicts = [one.branch.verdict for one in found if one.branch.verdict]
-        self.result.experiments, self.result.verdicts = len(found), len(verdicts)
-        self.result.ended = sum(run.state in ENDED for run, *_ in entries)
-        self.result.started = len(entries) - self.result.ended
-        self.result.questions = len(remains.questions)
+        runs = (base.runs if base else {}) | {run.key: run for run, *_ in entries}
+        changed = {run.number for run, *_ in entries}
+        verdicts = [verdict for one in found if (verdict := _newer_verdict(one, base))]
+        judged = {verdict.number for verdict in verdicts}
+        experiments = [
+            _experiment(one, [run for run in runs.values() if run.number == one.number])
+            for one in found
+            if one.number in changed | judged or base is None or one.number not in base.experiments
+        ]
+        numbers = (base.experiments if base else {}) | {one.number: one for one in experiments}
+        questions = _questions(remains, base)
+        self.result.experiments = len(numbers)
+        self.result.verdicts = len(judged | (base.verdicts.keys() if base else set()))
+        self.result.ended = sum(run.state in ENDED for run in runs.values())
+        self.result.started = sum(run.state not in ENDED | {RunState.PLANNED} for run in runs.values())
+        self.result.questions = len(questions)
         return Records(
             study=row,
-            experiments=[_experiment(one, states[one.number]) for one in found],
+            experiments=experiments,
             runs=[run for run, *_ in entries],
             jobs=[job for _, job, _ in entries if job],
             observations=[observation for *_, observation in entries if observation],
             verdicts=verdicts,
             spend=[_spend(row.study, run, job, pace_seconds) for run, job, _ in entries],
-            questions=remains.questions,
-            events=self._events(remains, {one.number for one in found}),
+            questions=questions,
+            events=self._events(remains, base, row, numbers, entries, verdicts),
+            told=remains.told,
+            calls=remains.calls,
         )
+
+    def _newer(self, row: StudyRow, found: list[_Found], base: Base | None) -> list[Entry]:
+        """The runs of which cards or folders tell more than the base, in the order they were planned."""
+        backend = LocalBackend(row.study.backend)
+        cards = [
+            self._placed(one, entry)
+            for one in found
+            for key, entry in one.entries.items()
+            if base is None or key not in base.runs or base.runs[key].state not in ENDED
+        ]
+        folders = [
+            _reopened(backend, submission)
+            for one in found
+            for key, submission in one.open.items()
+            if base is None or not base.has(key, beyond=RunState.PLANNED)
+        ]
+        self.result.from_cards, self.result.from_folders = len(cards), len(folders)
+        return sorted([*cards, *folders], key=lambda entry: (entry[0].created_at, entry[0].number, entry[0].seed))
 
     def _placed(self, one: _Found, entry: Entry) -> Entry:
         """The entry of a result card with its job's folder and tree, which the card leaves out."""
@@ -301,17 +382,50 @@ class _Rebuilding:
         }
         return run, job.model_copy(update=places), observation
 
-    def _events(self, remains: Remains, numbers: Iterable[int]) -> list[Event]:
-        known = set(numbers)
-        told = [
-            event if event.number in known else event.model_copy(update={"number": None}) for event in remains.events
-        ]
-        last = max((event.id for event in told), default=0)
+    def _events(
+        self,
+        remains: Remains,
+        base: Base | None,
+        row: StudyRow,
+        experiments: Mapping[int, Experiment],
+        entries: Sequence[Entry],
+        verdicts: Sequence[Verdict],
+    ) -> list[Event]:
+        """The events to be added: those of the damaged ledger that the base lacks, and those that can be told anew."""
+        held = base.events if base else []
+        last = max((event.id for event in held), default=0)
+        saved = [event for event in remains.events if event.id > last and (not held or event.time >= held[-1].time)]
+        # What was planned and is not there will be planned, and told, again.
+        saved = [event for event in saved if event.number in experiments or event.kind != "planned"]
+        saved = [e if e.number in experiments else e.model_copy(update={"number": None}) for e in saved]
+        missing = missing_events([*held, *saved], row, experiments, entries, verdicts)
+        self.result.retold = len(missing)
         text = (
             f"the ledger was rebuilt: {self.result.experiments} experiments, {self.result.ended} ended runs, "
             f"{self.result.started} to be read again"
         )
-        return [*told, Event(id=last + 1, time=utc_now(), kind="recovered", number=None, text=text)]
+        last = max((event.id for event in (*held, *saved, *missing)), default=0)
+        done = Event(id=last + 1, time=utc_now(), kind="recovered", number=None, text=text)
+        return [*saved, *missing, done]
+
+
+def _age(base: Base) -> float:
+    return base.origin.stat().st_mtime
+
+
+def _questions(remains: Remains, base: Base | None) -> list[Question]:
+    """Every question once; one that was answered in either ledger is answered."""
+    questions = {question.id: question for question in remains.questions}
+    for question in base.questions.values() if base else ():
+        if question.id not in questions or questions[question.id].answer is None:
+            questions[question.id] = question
+    return sorted(questions.values(), key=lambda question: (question.asked_at, question.id))
+
+
+def _newer_verdict(one: _Found, base: Base | None) -> Verdict | None:
+    """The verdict of the result card, unless the base holds it or a later one."""
+    verdict, held = one.branch.verdict, base.verdicts.get(one.number) if base else None
+    return verdict if verdict and (held is None or verdict.decided_at > held.decided_at) else None
 
 
 def _reopened(backend: Backend, submission: Submission) -> Entry:

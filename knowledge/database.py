@@ -16,8 +16,9 @@ from sqlalchemy.exc import DBAPIError
 from nightlab.configs.paths import has_jobs
 from nightlab.configs.study import Study
 from nightlab.configs.wording import one_line
-from nightlab.errors import LedgerError, NightlabError
+from nightlab.errors import DiskError, LedgerError, NightlabError
 from nightlab.knowledge import tables
+from nightlab.knowledge.migration import ADDED_TABLES, migrate
 from nightlab.knowledge.records import Experiment, Run, StudyRow
 from nightlab.knowledge.sqlite import disk_error
 from nightlab.knowledge.states import check_move
@@ -35,12 +36,16 @@ SMALLEST_BYTES = 512
 _FIXED = frozenset({"key", "study", "number", "seed", "attempt", "created_at"})
 """What identifies a record; no update changes it."""
 
-_FREE_TEXT = frozenset({"text", "detail", "reason", "note", "evidence", "answered_by"})
+_FREE_TEXT = frozenset({"text", "detail", "reason", "note", "evidence", "answered_by", "outcome"})
 """Fields that may quote a log, an error or a person. What is executed or identifies a record is kept as it is."""
 
 
 def unchanged(data: Any) -> Any:
     return data
+
+
+class _UnreadyError(LedgerError):
+    """The ledger has no tables yet, or those of an older version."""
 
 
 class Database:
@@ -68,6 +73,37 @@ class Database:
         database = cls(tables.ledger_engine(path), redact)
         try:
             database._check_schema()
+        except NightlabError:
+            database.close()
+            raise
+        return database
+
+    @classmethod
+    def open_to_read(cls, path: Path, *, redact: Callable[[Any], Any] = unchanged) -> Self:
+        """Open the SQLite file `path` without writing anything, also on a disk that takes no more.
+
+        What is empty, or of an older version, is opened for writing once and so made ready. Raises what `open` raises.
+        """
+        try:
+            return cls._opened_to_read(tables.reading_engine(path), redact)
+        except _UnreadyError:
+            return cls.open(path, redact=redact)
+        except (DiskError, LedgerError) as error:
+            # SQLite makes a file beside a database that it reads; it needs none where nothing stands in the journal.
+            journal = path.with_name(f"{path.name}-wal")
+            is_damaged = isinstance(error, LedgerError) and error.damaged
+            if is_damaged or (journal.exists() and journal.stat().st_size):
+                raise
+            return cls._opened_to_read(tables.reading_engine(path, whole=True), redact)
+
+    @classmethod
+    def _opened_to_read(cls, engine: Engine, redact: Callable[[Any], Any]) -> Self:
+        database = cls(engine, redact)
+        try:
+            with database._read() as connection:
+                held = inspect(connection).get_table_names()
+                if not held or database._check_held(connection, held) != str(tables.SCHEMA_VERSION):
+                    raise _UnreadyError(f"{database._place}: is to be made ready")
         except NightlabError:
             database.close()
             raise
@@ -157,9 +193,11 @@ class Database:
     def _check_schema(self) -> None:
         with self._read() as connection:
             held = inspect(connection).get_table_names()
-            if held:
-                self._check_held(connection, held)
-                return
+            version = self._check_held(connection, held) if held else None
+        if version is not None:
+            if version != str(tables.SCHEMA_VERSION):
+                self._migrate()
+            return
         self._refuse_lost_records()
         with self._write() as connection:
             # Another process may have made the tables since.
@@ -172,22 +210,34 @@ class Database:
         if has_jobs(Path(self._place).parent):
             raise damaged(self._place, "is empty, although its study has begun")
 
-    def _check_held(self, connection: Connection, held: list[str]) -> None:
+    def _migrate(self) -> None:
+        with self._write() as connection:
+            # Another process may have done it since.
+            version = self._check_held(connection, inspect(connection).get_table_names())
+            if version != str(tables.SCHEMA_VERSION):
+                migrate(connection, Path(self._place), version)
+
+    def _check_held(self, connection: Connection, held: list[str]) -> str:
+        """The schema version of a ledger that holds these tables, this one's or an older one."""
         missing = sorted(tables.metadata.tables.keys() - set(held))
         if len(missing) == len(tables.metadata.tables):
             raise LedgerError(f"{self._place}: is a database, but not a ledger (move it away)")
-        version = None
+        version: str | None = None
         if "meta" in held:
             version = connection.execute(select(tables.meta.c.value).where(tables.meta.c.name == "schema")).scalar()
-        if version is not None and version != str(tables.SCHEMA_VERSION):
+        is_older = version is not None and version.isdecimal() and int(version) < tables.SCHEMA_VERSION
+        if version is not None and version != str(tables.SCHEMA_VERSION) and not is_older:
             raise LedgerError(
                 f"{self._place}: has schema version {version}, this nightlab reads {tables.SCHEMA_VERSION} "
                 "(use the nightlab that wrote it, or give the study another name)"
             )
+        if is_older:
+            missing = [name for name in missing if name not in ADDED_TABLES]
         if missing or version is None:
             raise damaged(self._place, f"is damaged: without {', '.join(missing) or 'its version'}")
         if connection.dialect.name == "sqlite":
             self._check_pages(connection)
+        return version
 
     def _check_pages(self, connection: Connection) -> None:
         verdict = str(connection.execute(text("PRAGMA quick_check(1)")).scalar())

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from nightlab.configs.study import Scalar, Study
 from nightlab.errors import LedgerError
 from nightlab.knowledge import tables
+from nightlab.knowledge.call_book import CallBook
 from nightlab.knowledge.database import as_row, columns, fetch_all, fetch_one, record_of, select_as
 from nightlab.knowledge.records import (
     Event,
@@ -72,7 +73,7 @@ class Configuration(NamedTuple):
     changed: dict[str, Scalar]
 
 
-class Ledger(SpendBook):
+class Ledger(SpendBook, CallBook):
     """The records of one study, safe to share between threads and to open in several processes."""
 
     # --- the study ---------------------------------------------------------------------------------------------

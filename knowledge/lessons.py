@@ -11,7 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from io import FileIO
@@ -22,9 +22,10 @@ from pydantic import ValidationError
 
 from nightlab.configs.study import Scalar, Study
 from nightlab.errors import DiskError, LedgerError
-from nightlab.knowledge.records import Experiment, Lesson, Verdict, VerdictKind, utc_now
+from nightlab.knowledge.model_size import size_text
+from nightlab.knowledge.records import Experiment, Lesson, Verdict, utc_now
 
-__all__ = ["LessonFile", "LevelPrior", "append", "current", "make_lesson", "merge", "prior_from", "read"]
+__all__ = ["LessonFile", "append", "current", "make_lesson", "merge", "read"]
 
 
 @dataclass(frozen=True)
@@ -38,42 +39,36 @@ class LessonFile:
     """Whether the last line was cut off while it was written."""
 
 
-@dataclass(frozen=True)
-class LevelPrior:
-    """What earlier lessons say of one level of one parameter."""
-
-    kept: int
-    discarded: int
-    """Discarded or pruned."""
-    undecided: int
-    """Inconclusive: neither help nor harm was shown."""
-    mean_effect: float | None
-    """Mean improvement in the metric's unit; None without effects or where the metrics differ."""
-    same_scenario: bool
-    """False when this scenario has no lesson on the level and those of other scenarios stand in."""
-
-
 def make_lesson(
     study: Study,
     experiment: Experiment,
     verdict: Verdict,
     *,
+    changed: Mapping[str, Scalar] | None = None,
+    replaced: Mapping[str, Scalar] | None = None,
     cause: str | None = None,
     remedy: str | None = None,
     supersedes: Iterable[str] = (),
     now: datetime | None = None,
 ) -> Lesson:
-    """The lesson of one judged experiment, with its id; `now` is the time it is learnt."""
+    """The lesson of one judged experiment, with its id; `now` is the time it is learnt.
+
+    `changed` and `replaced`: the parameters that the verdict is about, with the values tried and those before; without
+    them everything that differs from the baseline.
+    """
+    tried = experiment.changed if changed is None else dict(changed)
+    before = study.parameters if replaced is None else replaced
     lesson = Lesson(
         id="",
         time=now or utc_now(),
         study=study.study,
         scenario=experiment.scenario,
         base_model=experiment.base_model,
+        base_model_size=size_text(study.sizes.model_parameters, experiment.base_model),
         method=experiment.method,
         technique=experiment.technique,
-        parameters=experiment.changed,
-        baseline={name: study.parameters[name] for name in experiment.changed if name in study.parameters},
+        parameters=tried,
+        baseline={name: before[name] for name in tried if name in before},
         metric=study.objective.metric,
         effect=verdict.effect,
         verdict=verdict.kind,
@@ -138,39 +133,6 @@ def current(lessons: Iterable[Lesson]) -> list[Lesson]:
     held = list(lessons)
     superseded = {old for lesson in held for old in lesson.supersedes}
     return [lesson for lesson in held if lesson.id not in superseded]
-
-
-def prior_from(lessons: Iterable[Lesson], scenario: str, method: str) -> dict[str, dict[Scalar, LevelPrior]]:
-    """Parameter → level → what lessons of this method say of it, those of this scenario first.
-
-    Only lessons that changed a single parameter count: in a combination nobody can tell which part did it. Failed and
-    rejected experiments say nothing of a level's effect.
-    """
-    told: dict[tuple[str, Scalar], list[Lesson]] = {}
-    for lesson in current(lessons):
-        if lesson.method == method and len(lesson.parameters) == 1 and lesson.verdict in _TELLING:
-            told.setdefault(next(iter(lesson.parameters.items())), []).append(lesson)
-    prior: dict[str, dict[Scalar, LevelPrior]] = {}
-    for (name, level), all_of_level in told.items():
-        here = [lesson for lesson in all_of_level if lesson.scenario == scenario]
-        prior.setdefault(name, {})[level] = _level_prior(here or all_of_level, same_scenario=bool(here))
-    return prior
-
-
-_DISCARDED = (VerdictKind.DISCARD, VerdictKind.PRUNED)
-_TELLING = (VerdictKind.KEEP, VerdictKind.INCONCLUSIVE, *_DISCARDED)
-
-
-def _level_prior(lessons: list[Lesson], *, same_scenario: bool) -> LevelPrior:
-    effects = [lesson.effect.delta for lesson in lessons if lesson.effect]
-    yardsticks = {(lesson.metric, lesson.effect.unit) for lesson in lessons if lesson.effect}
-    return LevelPrior(
-        kept=sum(lesson.verdict is VerdictKind.KEEP for lesson in lessons),
-        discarded=sum(lesson.verdict in _DISCARDED for lesson in lessons),
-        undecided=sum(lesson.verdict is VerdictKind.INCONCLUSIVE for lesson in lessons),
-        mean_effect=sum(effects) / len(effects) if len(yardsticks) == 1 else None,
-        same_scenario=same_scenario,
-    )
 
 
 def _parse(content: bytes) -> LessonFile:

@@ -14,6 +14,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from nightlab.configs.study import Scalar, Study
 
 __all__ = [
+    "CallState",
     "Effect",
     "Event",
     "Experiment",
@@ -21,6 +22,7 @@ __all__ = [
     "Job",
     "JobState",
     "Lesson",
+    "ModelCall",
     "Observation",
     "Phase",
     "Proposal",
@@ -63,6 +65,7 @@ class Phase(StrEnum):
     BASELINE = "baseline"
     SCREEN = "screen"
     COMBINE = "combine"
+    REFINE = "refine"
     CONFIRM = "confirm"
 
 
@@ -85,7 +88,7 @@ class ExperimentState(StrEnum):
 
 
 class RunState(StrEnum):
-    """Where one run stands; `reviewed`, `rejected`, `failed` and `cancelled` are ends."""
+    """Where one run stands; `reviewed`, `rejected`, `failed`, `pruned` and `cancelled` are ends."""
 
     PLANNED = "planned"
     SUBMITTED = "submitted"
@@ -97,6 +100,8 @@ class RunState(StrEnum):
     REJECTED = "rejected"
     """Measured, but the audit found a reason not to believe it (`cause`, `detail`)."""
     FAILED = "failed"
+    PRUNED = "pruned"
+    """Ended before its time because it had fallen behind (`detail`); what it would have come to is an estimate."""
     CANCELLED = "cancelled"
 
 
@@ -317,6 +322,50 @@ class Spend(Record):
     reserved_cost_usd: float = 0.0
 
 
+class CallState(StrEnum):
+    """Where a call of a language model stands."""
+
+    RESERVED = "reserved"
+    """It may be under way; what it may take at most counts as spent."""
+    SETTLED = "settled"
+    RELEASED = "released"
+    """Never sent: nothing was spent."""
+    LOST = "lost"
+    """Its lab died or its answer never came: it may have been worked on, so all that was reserved counts as spent."""
+
+
+class ModelCall(Record):
+    """One call of a language model: what it may take at most, reserved before, and what it took."""
+
+    id: int
+    key: str
+    """Which call of the study this is, the same after a crash; one made again under it is a record of its own."""
+    purpose: str
+    """What it is for, in a word: `analysis`, `propose`, `explain` …"""
+    model: str
+    prompt_hash: str
+    """SHA-256 of the whole prompt, hexadecimal."""
+    state: CallState = CallState.RESERVED
+    reserved_input_tokens: int = Field(ge=0)
+    reserved_output_tokens: int = Field(ge=0)
+    reserved_cost_usd: float = Field(default=0.0, ge=0)
+    input_tokens: int = Field(default=0, ge=0)
+    """The cached ones among them."""
+    cached_tokens: int = Field(default=0, ge=0)
+    output_tokens: int = Field(default=0, ge=0)
+    cost_usd: float = Field(default=0.0, ge=0)
+    seconds: float | None = None
+    outcome: str = ""
+    """What went wrong, in a few words; empty where nothing did."""
+    reserved_at: AwareDatetime = Field(default_factory=utc_now)
+    ended_at: AwareDatetime | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Input and output together, as the budget counts them."""
+        return self.input_tokens + self.output_tokens
+
+
 class StudyStatus(StrEnum):
     """Where a study stands."""
 
@@ -343,8 +392,9 @@ class StudyRow(Record):
     finished_at: AwareDatetime | None = None
     graph_version: str = ""
     """Version of the graph that wrote the checkpoints."""
-    design: list[dict[str, Any]] | None = None
-    """The ranked factors, None until the design document is written."""
+    design: dict[str, Any] | list[dict[str, Any]] | None = None
+    """The ranked factors and the forbidden combinations, None until the design document is written; in old ledgers the
+    factors alone."""
     paused: bool = False
     """No new job is started; what runs goes on."""
     notices: dict[str, int] = Field(default_factory=dict)

@@ -1,15 +1,16 @@
-"""Filling a new ledger with records that were found elsewhere, and reading what a damaged one still gives."""
+"""Filling a ledger with records that were found elsewhere, and reading what a damaged one still gives."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
-from sqlalchemy import Connection, Table, insert
+from sqlalchemy import Column, Connection, Table, insert, select, update
 
 from nightlab.errors import DiskError, LedgerError
 from nightlab.knowledge import tables
@@ -18,6 +19,7 @@ from nightlab.knowledge.records import (
     Event,
     Experiment,
     Job,
+    ModelCall,
     Observation,
     Question,
     Run,
@@ -34,7 +36,7 @@ R = TypeVar("R", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Records:
-    """Everything a ledger holds; runs in the order they were planned."""
+    """What a ledger is to hold; runs in the order they were planned."""
 
     study: StudyRow
     experiments: Sequence[Experiment]
@@ -45,6 +47,9 @@ class Records:
     spend: Sequence[Spend]
     questions: Sequence[Question] = ()
     events: Sequence[Event] = ()
+    told: Mapping[str, datetime] = field(default_factory=dict)
+    """Notices that were delivered: key → when."""
+    calls: Sequence[ModelCall] = ()
 
 
 @dataclass(frozen=True)
@@ -54,11 +59,14 @@ class Remains:
     study: StudyRow | None = None
     questions: Sequence[Question] = ()
     events: Sequence[Event] = ()
+    told: Mapping[str, datetime] = field(default_factory=dict)
+    calls: Sequence[ModelCall] = ()
 
 
 def restore(path: Path, records: Records, *, redact: Callable[[Any], Any] = unchanged) -> None:
-    """Make a new ledger at `path` that holds `records`, all of them or none, through `redact`.
+    """Put `records`, all of them or none, through `redact` into the ledger at `path`, made when there is none.
 
+    A record takes the place of the one with its key; verdicts and events are added to those that are there.
     Raises LedgerError where they contradict each other, DiskError when the disk takes no more.
     """
     with _Restorer.open(path, redact=redact) as ledger:
@@ -73,7 +81,10 @@ def salvage(copy: Path) -> Remains:
     try:
         rows = reader.readable(tables.study, StudyRow)
         questions = reader.readable(tables.questions, Question)
-        return Remains(rows[0] if rows else None, questions, reader.readable(tables.events, Event))
+        events = reader.readable(tables.events, Event)
+        return Remains(
+            rows[0] if rows else None, questions, events, reader.notices(), reader.readable(tables.calls, ModelCall)
+        )
     finally:
         reader.close()
 
@@ -84,20 +95,24 @@ class _Restorer(Database):
             if not all(map(math.isfinite, observation.values.values())):
                 raise LedgerError(f"run {observation.key}: a value that is not finite cannot be restored")
         with self._write() as connection:
-            connection.execute(insert(tables.study).values(id=1, **as_row(self.safe(records.study))))
-            for experiment in records.experiments:
-                key = configuration_key(experiment.parameters)
-                connection.execute(insert(tables.experiments).values(configuration=key, **as_row(experiment)))
-            for table, rows in (
-                (tables.runs, records.runs),
-                (tables.jobs, records.jobs),
-                (tables.observations, records.observations),
-                (tables.verdicts, records.verdicts),
-                (tables.spend, records.spend),
-                (tables.questions, records.questions),
-                (tables.events, records.events),
+            _put(connection, tables.study.c.id, [{"id": 1} | as_row(self.safe(records.study))])
+            experiments = [
+                {"configuration": configuration_key(one.parameters)} | as_row(one) for one in records.experiments
+            ]
+            _put(connection, tables.experiments.c.number, experiments)
+            for key, rows in (
+                (tables.runs.c.key, records.runs),
+                (tables.jobs.c.key, records.jobs),
+                (tables.observations.c.key, records.observations),
+                (tables.spend.c.key, records.spend),
+                (tables.questions.c.id, records.questions),
+                (tables.calls.c.id, records.calls),
             ):
-                _insert(connection, table, [self.safe(row) for row in rows])
+                _put(connection, key, [as_row(self.safe(row)) for row in rows])
+            _put(connection, tables.notices.c.key, [{"key": key, "time": time} for key, time in records.told.items()])
+            for table, added in ((tables.verdicts, records.verdicts), (tables.events, records.events)):
+                if added:
+                    connection.execute(insert(table), [as_row(self.safe(row)) for row in added])
 
     def readable(self, table: Table, kind: type[R]) -> list[R]:
         """The table's records, none where it cannot be read."""
@@ -106,7 +121,21 @@ class _Restorer(Database):
         except (LedgerError, DiskError):
             return []
 
+    def notices(self) -> dict[str, datetime]:
+        """Keys of the notices that were delivered, with their times; none where they cannot be read."""
+        try:
+            with self._read() as connection:
+                rows = connection.execute(select(tables.notices.c.key, tables.notices.c.time)).all()
+            return {row.key: row.time for row in rows}
+        except (LedgerError, DiskError, ValueError, TypeError):
+            return {}
 
-def _insert(connection: Connection, table: Table, rows: Sequence[BaseModel]) -> None:
-    if rows:
-        connection.execute(insert(table), [as_row(row) for row in rows])
+
+def _put(connection: Connection, key: Column[Any], rows: Sequence[dict[str, Any]]) -> None:
+    """Each row in the place of the one with its key, or new."""
+    held = set(connection.execute(select(key)).scalars())
+    for row in rows:
+        if row[key.name] in held:
+            connection.execute(update(key.table).where(key == row[key.name]).values(**row))
+    if new := [row for row in rows if row[key.name] not in held]:
+        connection.execute(insert(key.table), new)

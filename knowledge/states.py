@@ -26,12 +26,13 @@ EXPERIMENT_MOVES: Mapping[ExperimentState, frozenset[ExperimentState]] = {
 
 RUN_MOVES: Mapping[RunState, frozenset[RunState]] = {
     _R.PLANNED: frozenset({_R.SUBMITTED, _R.FAILED, _R.CANCELLED}),
-    _R.SUBMITTED: frozenset({_R.FINISHED, _R.FAILED, _R.CANCELLED}),
+    _R.SUBMITTED: frozenset({_R.FINISHED, _R.FAILED, _R.PRUNED, _R.CANCELLED}),
     _R.FINISHED: frozenset({_R.MEASURED, _R.FAILED, _R.CANCELLED}),
     _R.MEASURED: frozenset({_R.REVIEWED, _R.REJECTED}),
     _R.REVIEWED: frozenset(),
     _R.REJECTED: frozenset(),
     _R.FAILED: frozenset(),
+    _R.PRUNED: frozenset(),
     _R.CANCELLED: frozenset(),
 }
 """A run never returns: what is tried again is a new run with the next attempt."""

@@ -6,6 +6,7 @@ needs only another URL.
 
 from __future__ import annotations
 
+import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ from sqlalchemy.types import TypeDecorator
 __all__ = [
     "SCHEMA_VERSION",
     "UtcDateTime",
+    "calls",
     "events",
     "experiments",
     "jobs",
@@ -48,14 +50,15 @@ __all__ = [
     "notices",
     "observations",
     "questions",
+    "reading_engine",
     "runs",
     "spend",
     "study",
     "verdicts",
 ]
 
-SCHEMA_VERSION = 1
-"""Raised by one with every change of a table; a ledger of another version is refused."""
+SCHEMA_VERSION = 2
+"""Raised by one with every change of a table; an older ledger is brought up to it (`migration.py`)."""
 
 LOCK_TIMEOUT_SECONDS = 30
 
@@ -220,6 +223,28 @@ spend = Table(
     Column("reserved_cost_usd", Float, nullable=False),
 )
 
+calls = Table(
+    "calls",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("key", String, nullable=False, index=True),
+    Column("purpose", String, nullable=False),
+    Column("model", String, nullable=False),
+    Column("prompt_hash", String, nullable=False),
+    Column("state", String, nullable=False, index=True),
+    Column("reserved_input_tokens", BigInteger, nullable=False),
+    Column("reserved_output_tokens", BigInteger, nullable=False),
+    Column("reserved_cost_usd", Float, nullable=False),
+    Column("input_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("output_tokens", BigInteger, nullable=False),
+    Column("cost_usd", Float, nullable=False),
+    Column("seconds", Float),
+    Column("outcome", Text, nullable=False),
+    Column("reserved_at", UtcDateTime, nullable=False),
+    Column("ended_at", UtcDateTime),
+)
+
 events = Table(
     "events",
     metadata,
@@ -238,6 +263,22 @@ notices = Table(
 )
 
 
+def reading_engine(path: Path, *, whole: bool = False) -> Engine:
+    """An engine on the SQLite file `path` that never writes.
+
+    `whole`: nothing stands in its journal and nobody writes it now, so that not even a lock is needed beside it.
+    """
+    address = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if whole else ''}"
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(address, uri=True, timeout=LOCK_TIMEOUT_SECONDS, check_same_thread=False)
+
+    engine = create_engine(URL.create("sqlite", database=str(path)), creator=connect)
+    event.listen(engine, "connect", _without_own_transactions)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
 def ledger_engine(path: Path) -> Engine:
     """An engine on the SQLite file `path`: WAL, every commit synced to disk, foreign keys checked.
 
@@ -251,9 +292,13 @@ def ledger_engine(path: Path) -> Engine:
     return engine
 
 
-def _prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
-    # None: the driver starts no transaction by itself, `_begin` does.
+def _without_own_transactions(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    # The driver starts none by itself, `_begin` does.
     connection.isolation_level = None
+
+
+def _prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    _without_own_transactions(connection, _entry)
     cursor = connection.cursor()
     try:
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from nightlab.configs.problems import Problem, refuse
 from nightlab.configs.study import Scalar
 from nightlab.errors import ConfigError, Fault
 
@@ -53,6 +54,8 @@ class TechniqueParameter(Entry):
     """How distances between values are judged."""
     rule: list[str] = Field(default_factory=list)
     """Values that follow from another parameter, in words."""
+    needs: dict[str, Scalar] = Field(default_factory=dict)
+    """Values of other parameters (the catalog's names) without which this one means nothing."""
 
 
 class Technique(Entry):
@@ -67,6 +70,9 @@ class Technique(Entry):
     applies_to: Annotated[list[MethodName], Field(min_length=1)]
     """Training methods: `sft_lora`, `dpo`, `pretrain` …"""
     params: dict[str, TechniqueParameter] = Field(default_factory=dict)
+    together: list[str] = Field(default_factory=list)
+    """Parameters that make sense only all at once: one change for each value of the first, the others at their first
+    value. Without it every parameter is a change of its own."""
     backend_keys: dict[str, str] = Field(default_factory=dict)
     """Training framework → what it calls the parameter."""
     effect: str = ""
@@ -77,6 +83,8 @@ class Technique(Entry):
     risk: str = ""
     requires: list[str] = Field(default_factory=list)
     """What must hold, in words."""
+    needs: dict[str, Scalar] = Field(default_factory=dict)
+    """Values of parameters (the catalog's names) without which none of its own means anything."""
     conflicts: list[str] = Field(default_factory=list)
     """Techniques that do not go together with it; holds both ways."""
     constraints: list[str] = Field(default_factory=list)
@@ -87,6 +95,18 @@ class Technique(Entry):
     """Compute of a run relative to the baseline's."""
     locked: bool = False
     """Only a person may try it."""
+
+    @model_validator(mode="after")
+    def _known_together(self) -> Technique:
+        for index, name in enumerate(self.together):
+            if name not in self.params:
+                mend = f"it has {', '.join(self.params)}"
+                refuse(Problem(f"{name} is none of its params", ("together", index), mend))
+        return self
+
+    def needs_of(self, parameter: str) -> dict[str, Scalar]:
+        """What must hold for one of its parameters to mean something."""
+        return {**self.needs, **self.params[parameter].needs}
 
 
 class CatalogMeta(Entry):

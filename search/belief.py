@@ -7,6 +7,7 @@ from nightlab.knowledge.records import Effect, Phase, Verdict, VerdictKind
 from nightlab.search.effects import estimate_effect, paired_effect
 from nightlab.search.evidence import Evidence
 from nightlab.search.history import Cell, History
+from nightlab.search.looks import early_look, last_look, most_seeds, standing
 
 __all__ = ["describe", "discard_label", "estimate_effect", "judge", "judge_all", "paired_effect"]
 
@@ -51,6 +52,9 @@ def _judge(evidence: Evidence, history: History, cell: Cell) -> Verdict | None:
     basis = cell.trials[0].phase
     if cell.rejected:
         return _verdict(cell, VerdictKind.REJECTED, basis, "rejected", "review rejected a run of it: see its audit")
+    if not cell.values and any(trial.state == "pruned" for trial in ended):
+        reason = "ended before its time: it had fallen clearly behind"
+        return _verdict(cell, VerdictKind.PRUNED, basis, "clearly behind", reason)
     if not cell.values:
         runs = "its run" if len(ended) == 1 else f"all {len(ended)} runs"
         return _verdict(cell, VerdictKind.FAILED, basis, "failed", f"{runs} failed: no value to compare")
@@ -60,18 +64,17 @@ def _judge(evidence: Evidence, history: History, cell: Cell) -> Verdict | None:
 
 
 def _judge_finalist(evidence: Evidence, history: History, cell: Cell) -> Verdict:
-    """The verdict of confirmation, once it is complete; until then that of the runs that found it."""
+    """The verdict of confirmation at its first or last look; between them that of the runs that found it."""
     runs = [trial for trial in cell.trials if trial.phase == Phase.CONFIRM]
-    comparisons = sum(any(t.phase == Phase.CONFIRM for t in other.trials) for other in evidence.changes)
-    effect = paired_effect(
-        evidence.study, cell.confirmed, evidence.baseline.confirmed, evidence.exploration_noise, comparisons=comparisons
-    )
     if failed := sum(trial.usable is None and trial.state != "pending" for trial in runs):
         reason = f"failed on {failed} of {len(runs)} fresh seeds"
+        effect = last_look(evidence, cell)
         return _verdict(cell, VerdictKind.INCONCLUSIVE, Phase.CONFIRM, "unstable", reason, effect)
-    if effect is None or _incomplete(evidence, history, cell):
+    stands = standing(evidence, cell)
+    effect = early_look(evidence, cell) if stands in ("won", "out") else last_look(evidence, cell)
+    if effect is None or (stands not in ("won", "out") and _incomplete(evidence, history, cell)):
         return _judge_found(evidence, cell, "confirmation on fresh seeds is not complete")
-    return _judge_confirmed(evidence.study, cell, effect, comparisons)
+    return _judge_confirmed(evidence, cell, effect)
 
 
 def _incomplete(evidence: Evidence, history: History, cell: Cell) -> bool:
@@ -82,10 +85,11 @@ def _incomplete(evidence: Evidence, history: History, cell: Cell) -> bool:
         for trial in side.trials
     )
     started = sum(trial.phase == Phase.CONFIRM for trial in cell.trials)
-    return pending or (started < evidence.study.search.confirm_seeds and history.runs_left >= 2)
+    return pending or (started < most_seeds(evidence.study) and history.runs_left >= 2)
 
 
-def _judge_confirmed(study: Study, cell: Cell, effect: Effect, comparisons: int) -> Verdict:
+def _judge_confirmed(evidence: Evidence, cell: Cell, effect: Effect) -> Verdict:
+    study, comparisons = evidence.study, len(evidence.confirming)
     line = study.objective.min_effect
     text = f"{describe(effect)} on {effect.runs} fresh seeds"
     if comparisons > 1:
@@ -114,9 +118,10 @@ def _judge_found(evidence: Evidence, cell: Cell, missing: str) -> Verdict:
     if label := discard_label(effect, line):
         return _verdict(cell, VerdictKind.DISCARD, basis, label, f"{text}: {_why(label, line)}", effect)
     if effect.low is not None and effect.low > 0:
-        return _verdict(
-            cell, VerdictKind.INCONCLUSIVE, basis, "promising", f"{text}: looks better, but {missing}", effect
-        )
+        likely = evidence.likely_gain(cell)
+        left = "" if likely is None else f"; among all that was tried, {likely:+.3g} is likely to be left of it"
+        reason = f"{text}: looks better, but {missing}{left}"
+        return _verdict(cell, VerdictKind.INCONCLUSIVE, basis, "promising", reason, effect)
     reason = f"{text}: noise allows both a gain worth having and none"
     return _verdict(cell, VerdictKind.INCONCLUSIVE, basis, "too close to call", reason, effect)
 

@@ -10,6 +10,7 @@ from nightlab.configs.study import Study
 from nightlab.knowledge.records import Effect, Phase
 from nightlab.search.evidence import Evidence
 from nightlab.search.history import Cell, History
+from nightlab.search.looks import early_look, most_seeds, standing
 
 __all__ = [
     "ConfirmationSize",
@@ -28,32 +29,39 @@ FIRST_FRESH_SEED = 1000
 
 @dataclass(frozen=True)
 class ConfirmationSize:
-    """How many finalists, on how many fresh seeds each; the baseline runs beside them."""
+    """How many finalists, on how many fresh seeds; the baseline runs beside them.
+
+    All run on the `first` seeds; the most promising one that is undecided then goes on to `seeds`.
+    """
 
     finalists: int
     seeds: int
+    first: int
 
     @property
     def runs(self) -> int:
-        return self.seeds * (self.finalists + 1) if self.finalists else 0
+        return self.first * (self.finalists + 1) + 2 * (self.seeds - self.first) if self.finalists else 0
 
 
 def _sizes(study: Study) -> list[ConfirmationSize]:
-    """Most finalists first. None with fewer seeds: a win stands on all of `confirm_seeds`."""
-    settings = study.search
-    return [ConfirmationSize(n, settings.confirm_seeds) for n in range(settings.confirm_candidates, 0, -1)]
+    """Most finalists first; none with fewer seeds than `confirm_seeds`, on all of which a win stands."""
+    first, most = study.search.confirm_seeds, most_seeds(study)
+    several = [ConfirmationSize(n, most, first) for n in range(study.search.confirm_candidates, 1, -1)]
+    return [*several, *(ConfirmationSize(1, seeds, first) for seeds in range(most, first - 1, -1))]
 
 
 def reserved_size(study: Study, total_runs: int) -> ConfirmationSize:
     """What confirmation is planned to be in a budget of `total_runs`.
 
-    One finalist on all fresh seeds wherever a change can be run besides; more where their share of the budget is small.
+    One finalist on `confirm_seeds` wherever a change can be run besides; more where their share of the budget is small.
     """
+    if not study.search.confirm:
+        return ConfirmationSize(0, 0, 0)
     free = total_runs - study.search.baseline_replicates
     sizes = _sizes(study)
     fitting = (size for size in sizes if size.runs <= RESERVED_SHARE * free)
     smallest = sizes[-1]
-    return next(fitting, smallest if smallest.runs < free else ConfirmationSize(0, 0))
+    return next(fitting, smallest if smallest.runs < free else ConfirmationSize(0, 0, 0))
 
 
 def confirmation_size(study: Study, runs: int) -> ConfirmationSize:
@@ -80,22 +88,22 @@ def fresh_seeds(history: History, seed: int, number: int) -> list[int]:
 
 
 def finalists(evidence: Evidence, number: int, predicted: Cell | None = None) -> list[Cell]:
-    """The configurations to confirm, at most `number`: those already in confirmation, then the most promising.
+    """The configurations to confirm: those in confirmation, then the most promising, so that `number` are in the race.
 
-    `predicted`: the best combination by the array's main effects; it goes first unless its own runs speak against it.
+    Whoever is decided by the first look makes room for another, but for no more than `number` in all: every further one
+    may claim less. `predicted`: the best combination by the array's main effects; it goes first unless its own runs
+    speak against it.
     """
-    started = sorted((cell for cell in evidence.changes if _confirming(cell)), key=lambda cell: -_confirming(cell))
+    by_number = {cell.number: cell for cell in evidence.changes}
+    started = [by_number[number] for number in evidence.confirming]
+    racing = sum(standing(evidence, cell) in ("started", "open") for cell in started)
+    room = max(0, min(number - racing, 2 * number - len(started)))
     ranked = sorted(_scored(evidence), key=lambda entry: -entry[0])
     others = [cell for _, cell in ranked if cell not in started]
     if predicted in others and _holds_up(evidence, predicted, others[0]):
         others.remove(predicted)
         others.insert(0, predicted)
-    return [*started, *others[: max(0, number - len(started))]]
-
-
-def _confirming(cell: Cell) -> int:
-    """Runs of its confirmation: whoever has most of them is completed first."""
-    return sum(trial.phase == Phase.CONFIRM for trial in cell.trials)
+    return [*started, *others[:room]]
 
 
 def _scored(evidence: Evidence) -> list[tuple[float, Cell]]:
@@ -121,14 +129,34 @@ def _holds_up(evidence: Evidence, predicted: Cell, best: Cell) -> bool:
 
 
 def due_confirmations(evidence: Evidence, chosen: list[Cell], seeds: list[int], runs: int) -> list[tuple[Cell, int]]:
-    """Runs still to be planned, at most `runs`: finalist by finalist, whole pairs only."""
+    """Runs still to be planned, at most `runs`: finalist by finalist, whole pairs only.
+
+    First everyone's pairs up to the first look; when all of them have ended those of the undecided, the most promising
+    first.
+    """
+    first = seeds[: evidence.study.search.confirm_seeds]
+    due = _pairs_due(evidence, chosen, first, runs)
+    pending = (trial for cell in (evidence.baseline, *chosen) for trial in cell.trials if trial.state == "pending")
+    if due or any(trial.seed in first for trial in pending):
+        return due
+    return _pairs_due(evidence, _undecided(evidence, chosen), seeds, runs)
+
+
+def _pairs_due(evidence: Evidence, chosen: list[Cell], seeds: list[int], runs: int) -> list[tuple[Cell, int]]:
     due: dict[tuple[int, int], tuple[Cell, int]] = {}
     for finalist in chosen:
-        for seed in seeds:
-            pair = {
-                (cell.number, seed): (cell, seed) for cell in (evidence.baseline, finalist) if seed not in cell.seeds
-            }
+        for place, seed in enumerate(seeds):
+            # Taking turns at who goes first, so that a slow drift of the machine favours neither.
+            sides = (evidence.baseline, finalist) if place % 2 == 0 else (finalist, evidence.baseline)
+            pair = {(cell.number, seed): (cell, seed) for cell in sides if seed not in cell.seeds}
             if len(due | pair) > runs:
                 return list(due.values())
             due |= pair
     return list(due.values())
+
+
+def _undecided(evidence: Evidence, chosen: list[Cell]) -> list[Cell]:
+    """Those whose first look decided nothing, or never came because the baseline failed on a seed."""
+    looked = [(early_look(evidence, cell), cell) for cell in chosen if cell.number in evidence.confirming]
+    left = [(look, cell) for look, cell in looked if standing(evidence, cell) in ("open", "started")]
+    return [cell for look, cell in sorted(left, key=lambda entry: -(entry[0].delta if entry[0] else 0.0))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count, islice
@@ -18,21 +19,36 @@ from nightlab.search.confirmation import (
 )
 from nightlab.search.evidence import Evidence
 from nightlab.search.history import Cell, History
+from nightlab.search.landscape import Landscape
+from nightlab.search.lattice import Lattice, Point
+from nightlab.search.looks import standing
+from nightlab.search.moves import joint_moves
 from nightlab.search.orthogonal import ArrayPlan, array_plan, predicted_best
-from nightlab.search.screening import new_levels, settling_seeds, tie_seeds
-from nightlab.search.space import configuration_key, variable_slug, with_changes
+from nightlab.search.refinement import Choice, choose, recipe, repeat_due, worth_trying
+from nightlab.search.screening import next_seed, opening_moves, settling_seeds
+from nightlab.search.space import SLUG_LENGTH, configuration_key, variable_slug, with_changes
 
 __all__ = ["propose"]
 
-HELD_FOR_ARRAY_SHARE = 0.25
-HELD_FOR_ARRAY_RUNS = 8
+LOOKAHEAD = 1
+"""Configurations proposed beyond the free slots, so that the next run is prepared when one ends."""
+FEWEST_SCREENED = 7
+LEVELS_SCREENED = 2
+"""Levels of each factor that are tried alone before anything is combined: both directions, or the two best guesses."""
+MOST_SCREENED_SHARE = 0.5
+LEFT_OUT_RUNS = 2
+"""Runs of the winner without one of its changes, where budget is left."""
+RACE_SHARE = 0.3
+"""Last share of exploration in which the leaders are run again before anything new is tried."""
+RACE_RUNS = (3, 3, 2, 2, 2)
+"""Runs that the first, the second … of the leaders are to have before the finalists are chosen."""
 
 
 def propose(study: Study, history: History, seed: int) -> list[Proposal]:
-    """Everything that may start now, best first; the same arguments give the same proposals.
+    """What may start now, best first, for the free slots and one more; the same arguments give the same proposals.
 
-    Phases in order: baseline, single changes, further seeds for ties, orthogonal combination, confirmation. A phase
-    that waits for the last runs of the one before lends its slots to runs that will be needed anyway.
+    Phases in order: baseline, single changes around the incumbent, orthogonal combination, refinement by the surrogate,
+    confirmation. A phase that waits for the last runs of the one before lends its slots to the next.
     Empty with trials pending: wait for them. Empty with none pending: the search is over.
     """
     return _Planner(study, history, seed).plan()
@@ -59,6 +75,14 @@ class _Planner:
         return Evidence.of(self.study, [t for t in self.history.trials if t.phase != Phase.CONFIRM])
 
     @cached_property
+    def lattice(self) -> Lattice:
+        return Lattice.of(self.study, self.history.factors, self.history.forbidden)
+
+    @cached_property
+    def landscape(self) -> Landscape:
+        return Landscape.of(self.lattice, self.found)
+
+    @cached_property
     def array(self) -> ArrayPlan | None:
         return array_plan(self.study, self.history) if self.study.search.combine else None
 
@@ -72,35 +96,36 @@ class _Planner:
         if given_up and not baseline.values:
             return []
         self._baseline()
-        self._screen()
-        screening = not (self._combining or self._confirming)
-        if screening and (self.proposals or self._waiting(Phase.BASELINE, Phase.SCREEN)):
-            self._fill()
+        if not self.lattice.axes:
             return self.proposals
-        self._combine()
-        if self.proposals or self._waiting(Phase.COMBINE):
-            # One run is kept for the predicted best.
-            self._settle(exploration_left(self.study, self.history) - len(self.proposals) - 1)
-            self._fill()
+        if not baseline.values:
+            self._open()
+        elif not self._confirming:
+            self._explore()
+        if self.proposals:
             return self.proposals
-        self._confirm()
-        self._settle(self.history.runs_left - len(self.proposals))
-        if not self.proposals and not any(trial.state == "pending" for trial in self.history.trials):
-            # There is nothing to confirm: what was kept for it may find something yet.
-            spare = self.history.runs_left - reserved_size(self.study, self._total_runs).runs
-            self._screen(spare if spare > 0 else self.history.runs_left)
+        if not self._confirming and self._waiting(Phase.SCREEN, Phase.COMBINE, Phase.REFINE, Phase.BASELINE):
+            self._confirm_ahead()
+        else:
+            self._confirm()
+            self._settle(self.history.runs_left - len(self.proposals))
         return self.proposals
+
+    @cached_property
+    def _pending(self) -> int:
+        return sum(trial.state == "pending" for trial in self.history.trials)
 
     def _waiting(self, *phases: Phase) -> bool:
         return any(trial.state == "pending" and trial.phase in phases for trial in self.history.trials)
 
     @property
-    def _combining(self) -> bool:
-        return any(trial.phase == Phase.COMBINE for trial in self.history.trials)
-
-    @property
     def _confirming(self) -> bool:
         return any(trial.phase == Phase.CONFIRM for cell in self.evidence.changes for trial in cell.trials)
+
+    @property
+    def _wanted(self) -> int:
+        """How many more configurations to think about."""
+        return self.study.backend.slots + LOOKAHEAD - self._pending - len(self.proposals)
 
     def _baseline(self) -> None:
         """Replicates; one that failed is made up for, at most once each."""
@@ -116,23 +141,84 @@ class _Planner:
             reason = f"baseline replicate {seed + 1}: what to beat, and how much the metric varies between seeds"
             self._add({}, seed, Phase.BASELINE, reason, runs=self.history.runs_left)
 
-    def _screen(self, spare: int = 0) -> None:
-        """New levels and ties, from exploration's runs, or from `spare` ones where those are used up."""
-        if self._combining or self._confirming:
-            return
-        runs = max(spare, exploration_left(self.study, self.history) - self._held_for_array(self._total_runs))
-        experiments = self._experiments_left(self._held_for_array(self._total_experiments))
-        for change in new_levels(self.evidence, self.history.factors):
-            reason = f"single change: {_change(change.changed, self.study)} ({change.factor.reason or 'next in order'})"
-            self._add(change.changed, 0, Phase.SCREEN, reason, runs=runs, experiments=experiments)
-        for cell, seed in tie_seeds(self.evidence):
-            reason = f"seed {seed} for {_change(cell.changed, self.study)}: too close to call so far"
-            self._add(cell.changed, seed, Phase.SCREEN, reason, runs=runs)
+    def _open(self) -> None:
+        """Before the baseline has a value: what is to be run in any case."""
+        for point in self._opening:
+            if self._wanted <= 0:
+                break
+            if self.evidence.cell(self.lattice.changed(point)) is None:
+                self._try(Choice(point, 0.0, self._moves(point, self.lattice.baseline)), Phase.SCREEN)
+
+    @cached_property
+    def _opening(self) -> list[Point]:
+        together = recipe(self.lattice)
+        pairs = joint_moves(self.lattice, self.lattice.baseline)
+        few = islice((pair for pair in pairs if self.lattice.allowed(pair)), self.study.backend.slots)
+        return list(dict.fromkeys([*([together] if together else []), *opening_moves(self.lattice), *few]))
+
+    def _explore(self) -> None:
+        screened = sum(any(t.phase == Phase.SCREEN for t in cell.trials) for cell in self.evidence.changes)
+        if not self._combining and screened < self._screen_size:
+            self._screen(self._screen_size - screened)
+        else:
+            self._combine()
+        if self._wanted > 0:
+            self._refine()
+
+    @property
+    def _combining(self) -> bool:
+        return any(trial.phase == Phase.COMBINE for trial in self.history.trials)
+
+    @property
+    def _screen_size(self) -> int:
+        """Configurations to screen: two levels a factor where the budget bears it, and one a slot."""
+        levels = sum(min(LEVELS_SCREENED, len(axis.preferred)) for axis in self.lattice.axes)
+        wanted = max(FEWEST_SCREENED, levels, self.study.backend.slots)
+        reserved = reserved_size(self.study, self._total_runs).runs
+        free = self._total_runs - self.study.search.baseline_replicates - reserved
+        if self.history.experiments_left is not None:
+            free = min(free, self.history.experiments_left + len(self.evidence.changes))
+        return min(wanted, max(1, int(MOST_SCREENED_SHARE * free)))
+
+    def _screen(self, left: int) -> None:
+        """Moves of one variable around the incumbent; the factors never moved before the end of screening."""
+        together = recipe(self.lattice)
+        if together and self._wanted > 0 and together not in self.landscape.known:
+            self._try(Choice(together, 0.0, self._moves(together, self.lattice.baseline)), Phase.SCREEN)
+        # One at a time, as a lab that was killed after the first would plan the second.
+        for _ in range(left - len(self.proposals)):
+            choices = self._choices(1, alone=True, only=self._untried()) if self._wanted > 0 else []
+            if not choices or not self._try(choices[0], Phase.SCREEN):
+                break
+
+    def _untried(self) -> list[tuple[int, int]]:
+        """Levels that no configuration has held yet, `(axis, position)`, of the factors held at fewest of theirs."""
+        points = [*self.landscape.known, *self._proposed]
+        held = [{point[axis] for point in points} for axis in range(len(self.lattice.axes))]
+        fewest = min((len(tried) for tried in held), default=0)
+        places = [(axis, at) for axis, one in enumerate(self.lattice.axes) for at in range(len(one.settings))]
+        untried = [(axis, at) for axis, at in places if at not in held[axis]]
+        return [(axis, at) for axis, at in untried if len(held[axis]) == fewest] if fewest == 1 else untried
+
+    @property
+    def _proposed(self) -> list[Point]:
+        """Points that this call proposes and that were never run."""
+        points = [self.lattice.point_of(proposal.parameters) for proposal in self.proposals]
+        return [point for point in points if point is not None and point not in self.landscape.known]
+
+    def _choices(self, count: int, *, alone: bool, only: Iterable[tuple[int, int]] = ()) -> list[Choice]:
+        flying = [seen.point for seen in self.landscape.seen if seen.pending and seen.value is None]
+        return choose(self.landscape, [*flying, *self._proposed], max(0, count), self.seed, alone=alone, only=only)
 
     def _combine(self) -> None:
-        if self.array is None or self._confirming:
+        """The rows of the array, then the best that they predict."""
+        if self.array is None:
             return
-        runs, experiments = exploration_left(self.study, self.history), self._experiments_left(0)
+        begun = any(trial.phase == Phase.COMBINE for trial in self.history.trials)
+        if not begun and self._waiting(Phase.BASELINE, Phase.SCREEN):
+            # The array depends on all of screening; the slots try what comes after it meanwhile.
+            return
+        runs, experiments = exploration_left(self.study, self.history), self.history.experiments_left
         for row in self._rows_by_promise(self.array):
             reason = f"row {row} of {self.array.name}: {_change(self.array.changed(row), self.study)} together"
             self._add(self.array.changed(row), 0, Phase.COMBINE, reason, runs=runs, experiments=experiments)
@@ -143,10 +229,11 @@ class _Planner:
 
     def _rows_by_promise(self, array: ArrayPlan) -> list[int]:
         """Rows not yet run, those first whose single changes did best, so that a short budget sees the best ones."""
-        cells = [self.found.cell(change.changed) for change in array.changes]
-        effects = [self.found.found_effect(cell) if cell else None for cell in cells]
-        gains = [effect.delta if effect else 0.0 for effect in effects]
         rows = [row for row in range(len(array.rows)) if self.evidence.cell(array.changed(row)) is None]
+        if not rows:
+            return []
+        points = [self.lattice.point_of({**self.study.parameters, **change.changed}) for change in array.changes]
+        gains = [self.landscape.gain(point)[0] if point else 0.0 for point in points]
         promise = {row: sum(gain * on for gain, on in zip(gains, array.rows[row], strict=True)) for row in rows}
         return sorted(rows, key=lambda row: -promise[row])
 
@@ -154,58 +241,161 @@ class _Planner:
         combined = [trial.changed for trial in self.history.trials if trial.phase == Phase.COMBINE]
         return any(array.row_of(changed) is None for changed in combined)
 
+    def _refine(self) -> None:
+        """The most promising configurations by the surrogate; at the end of exploration its leaders again."""
+        # One at a time, as a lab that was killed after the first would plan the second.
+        while self._wanted > 0 and (self._race() or self._refine_once()):
+            pass
+
+    def _refine_once(self) -> bool:
+        choices = self._choices(1, alone=False)
+        if not choices:
+            return False
+        leader = self.evidence.cell(self.lattice.changed(self.landscape.incumbent))
+        due = leader is not None and repeat_due(self.landscape, choices[0].expected_improvement)
+        if due and leader and self._repeat(leader, "the best so far, on too few runs to be sure of"):
+            return True
+        worth = worth_trying(self.landscape, choices[0], self.study.objective.min_effect)
+        return worth and self._try(choices[0], Phase.REFINE)
+
+    def _race(self) -> bool:
+        """The end of exploration: a further seed for those that may be the best, so that luck picks no finalist."""
+        left = exploration_left(self.study, self.history) - len(self.proposals)
+        phases = (Phase.SCREEN, Phase.COMBINE, Phase.REFINE)
+        found = sum(trial.phase in phases for trial in self.history.trials) + len(self.proposals)
+        if not self.study.search.confirm or left > RACE_SHARE * (left + found):
+            return False
+        for place, point in enumerate(self.landscape.leaders(len(RACE_RUNS))):
+            cell = self.evidence.cell(self.lattice.changed(point))
+            if cell and len(cell.trials) < RACE_RUNS[place] and self._repeat(cell, "is its lead more than luck?"):
+                return True
+        return False
+
+    def _repeat(self, cell: Cell, why: str) -> bool:
+        """Another seed for a configuration; False where one is already on its way."""
+        if not cell.changed or cell.pending or cell.number in self._repeated:
+            return False
+        self._repeated.add(cell.number)
+        seed = next_seed(cell)
+        reason = f"seed {seed} for {_change(cell.changed, self.study)}: {why}"
+        return self._add(cell.changed, seed, Phase.REFINE, reason, runs=exploration_left(self.study, self.history))
+
+    def _try(self, choice: Choice, phase: Phase) -> bool:
+        """Propose a point of the lattice, within exploration's budget; False where that is used up."""
+        runs, experiments = exploration_left(self.study, self.history), self.history.experiments_left
+        centre = self.landscape.incumbent if self.evidence.baseline.values else self.lattice.baseline
+        changed = self.lattice.changed(choice.point)
+        reason = self._reason(choice, centre)
+        variable = "-".join(self._slug(axis, choice.point) for axis in choice.moved)[:SLUG_LENGTH].strip("-")
+        alone = self.lattice.axes[choice.moved[0]].factor.technique if len(choice.moved) == 1 else None
+        return self._add(
+            changed, 0, phase, reason, runs=runs, experiments=experiments, variable=variable or None, technique=alone
+        )
+
+    def _moves(self, point: Point, centre: Point) -> tuple[int, ...]:
+        return tuple(axis for axis in range(len(point)) if point[axis] != centre[axis])
+
+    def _slug(self, axis: int, point: Point) -> str:
+        factor, level = self.lattice.axes[axis].factor, self.lattice.axes[axis].level(point[axis])
+        return variable_slug(factor.name, self.study.parameters.get(factor.name, "off") if level is None else level)
+
+    def _reason(self, choice: Choice, centre: Point) -> str:
+        moves = ", ".join(self._move(axis, centre, choice.point) for axis in choice.moved)
+        base = self.lattice.changed(
+            self.lattice.moved(centre, *((a, self.lattice.axes[a].baseline) for a in choice.moved))
+        )
+        beside = f", beside {', '.join(f'{name} {value}' for name, value in base.items())}" if base else ""
+        if len(choice.moved) == 1:
+            factor = self.lattice.axes[choice.moved[0]].factor
+            return f"single change: {moves}{beside} ({factor.reason or 'next in order'})"
+        if choice.point == recipe(self.lattice):
+            return f"what catalog and lessons recommend, together: {moves}"
+        if choice.expected_improvement == 0.0:
+            return f"joint move: {moves}{beside} (before the baseline's value tells more)"
+        unit = f" {self.study.objective.unit}" if self.study.objective.unit else ""
+        return f"joint move: {moves}{beside} (the surrogate expects {choice.expected_improvement:.2g}{unit} of it)"
+
+    def _move(self, axis: int, centre: Point, point: Point) -> str:
+        factor = self.lattice.axes[axis].factor
+        names = [self.lattice.axes[axis].level(at) for at in (centre[axis], point[axis])]
+        own = self.study.parameters.get(factor.name, "as in the baseline")
+        before, after = (own if name is None else name for name in names)
+        return f"{factor.name} {before} → {after}"
+
     def _confirm(self) -> None:
+        if not self.study.search.confirm:
+            return
         planned = sum(trial.phase == Phase.CONFIRM for trial in self.history.trials)
         size = confirmation_size(self.study, self.history.runs_left + planned)
         chosen = finalists(self.evidence, size.finalists, self._predicted_cell())
+        if any(standing(self.evidence, cell) == "won" for cell in chosen):
+            # Another winner tells less than what the first one needs of its changes, and what is without effect.
+            chosen = [cell for cell in chosen if cell.number in self.evidence.confirming]
         for cell, seed in due_confirmations(self.evidence, chosen, self._fresh(size.seeds), self.history.runs_left):
             what = _change(cell.changed, self.study) if cell.changed else "the baseline beside the finalists"
             reason = f"confirm {what} on fresh seed {seed}"
             self._add(cell.changed, seed, Phase.CONFIRM, reason, runs=self.history.runs_left)
 
+    def _confirm_ahead(self) -> None:
+        """Until the last runs tell who the finalists are, the baseline's own half of their first pairs."""
+        planned = sum(trial.phase == Phase.CONFIRM for trial in self.history.trials)
+        size = confirmation_size(self.study, self.history.runs_left + planned)
+        affordable = size.runs <= self.history.runs_left + planned
+        if not self.study.search.confirm or not affordable or not finalists(self.found, 1):
+            return
+        missing = [seed for seed in self._fresh(size.first) if seed not in self.evidence.baseline.seeds]
+        for seed in missing[: max(0, self._wanted)]:
+            reason = f"confirm the baseline beside the finalists on fresh seed {seed}"
+            self._add({}, seed, Phase.CONFIRM, reason, runs=self.history.runs_left)
+
     def _predicted_cell(self) -> Cell | None:
-        best = predicted_best(self.found, self.array) if self.array else {}
-        return self.evidence.cell(best) if best else None
+        """The incumbent: what its neighbours tell of it counts, so that luck with a single run does not choose."""
+        if not self.landscape.measured:
+            return None
+        changed = self.lattice.changed(self.landscape.incumbent)
+        return self.evidence.cell(changed) if changed else None
 
     def _settle(self, runs: int) -> None:
-        """Further seeds for changes that may be without effect, from runs that nothing else needs."""
+        """What the winner needs of its changes, and which are without effect, from runs that nothing else needs."""
         limit = len(self.proposals) + max(0, runs)
+        self._leave_out(limit)
         for cell, seed in settling_seeds(self.evidence):
             reason = f"seed {seed} for {_change(cell.changed, self.study)}: is it without effect?"
             self._add(cell.changed, seed, Phase.SCREEN, reason, runs=limit)
 
-    def _fill(self) -> None:
-        """The baseline on the fresh seeds of a confirmation that is sure to come, while slots would wait for it."""
-        size = reserved_size(self.study, self._total_runs)
-        if self.proposals or not size.finalists or not finalists(self.evidence, 1):
+    def _leave_out(self, limit: int) -> None:
+        """The winner without each of its changes: a change that it does as well without is no part of the recipe."""
+        winners = [cell for cell in self.evidence.changes if standing(self.evidence, cell) == "won"]
+        point = self.lattice.point_of(winners[0].parameters) if winners else None
+        if point is None:
             return
-        fresh, runs = self._fresh(size.seeds), self.history.runs_left
-        for cell, seed in due_confirmations(self.evidence, [self.evidence.baseline], fresh, runs):
-            reason = f"the baseline on fresh seed {seed}, for the confirmation to come"
-            self._add(cell.changed, seed, Phase.CONFIRM, reason, runs=self.history.runs_left)
+        bases = zip(self.lattice.axes, self.lattice.baseline, strict=True)
+        without = [
+            (axis.factor.name, self.lattice.moved(point, (index, base)))
+            for index, (axis, base) in enumerate(bases)
+            if point[index] != base
+        ]
+        for seed in range(LEFT_OUT_RUNS):
+            for name, other in without:
+                changed = self.lattice.changed(other)
+                cell = self.evidence.cell(changed) if changed else None
+                allowed = changed and self.lattice.allowed(other) and (cell is None or cell.sound or cell.pending)
+                if allowed and (cell is None or (seed not in cell.seeds and len(cell.trials) < LEFT_OUT_RUNS)):
+                    reason = f"the winner without its change of {name}, seed {seed}: does it need it?"
+                    variable = variable_slug("without", name)
+                    left = self.history.experiments_left
+                    self._add(changed, seed, Phase.REFINE, reason, runs=limit, experiments=left, variable=variable)
 
-    def _fresh(self, number: int) -> list[int]:
-        return fresh_seeds(self.history, self.seed, number)
+    @cached_property
+    def _repeated(self) -> set[int]:
+        return set()
 
     @cached_property
     def _total_runs(self) -> int:
         return self.history.runs_left + len(self.history.trials)
 
-    @cached_property
-    def _total_experiments(self) -> int | None:
-        left = self.history.experiments_left
-        return None if left is None else left + len(self.evidence.changes)
-
-    def _held_for_array(self, total: int | None) -> int:
-        """What screening leaves for the array, in runs or experiments."""
-        if total is None or not self.study.search.combine:
-            return 0
-        free = total - self.study.search.baseline_replicates - reserved_size(self.study, total).runs
-        return max(0, min(HELD_FOR_ARRAY_RUNS, int(free * HELD_FOR_ARRAY_SHARE)))
-
-    def _experiments_left(self, held: int) -> int | None:
-        left = self.history.experiments_left
-        return None if left is None else left - held
+    def _fresh(self, number: int) -> list[int]:
+        return fresh_seeds(self.history, self.seed, number)
 
     def _add(
         self,
@@ -216,11 +406,13 @@ class _Planner:
         *,
         runs: int,
         experiments: int | None = None,
-    ) -> None:
+        variable: str | None = None,
+        technique: str | None = None,
+    ) -> bool:
         """Append a proposal unless this call would then exceed `runs`, or `experiments` new configurations."""
         is_new = bool(changed) and self.evidence.cell(changed) is None
         if len(self.proposals) >= runs or (is_new and experiments is not None and len(self.new) >= experiments):
-            return
+            return False
         if is_new:
             self.new.add(configuration_key(changed))
         alone = next(iter(changed)) if len(changed) == 1 else None
@@ -228,13 +420,14 @@ class _Planner:
             Proposal(
                 parameters=with_changes(self.study, changed),
                 changed=changed,
-                variable=self._variable(changed),
-                technique=self.technique.get(alone) if alone else None,
+                variable=variable or self._variable(changed),
+                technique=technique or (self.technique.get(alone) if alone else None),
                 phase=phase,
                 seed=seed,
                 reason=reason,
             )
         )
+        return True
 
     def _variable(self, changed: dict[str, Scalar]) -> str:
         if not changed:

@@ -8,8 +8,8 @@ from functools import cached_property
 from statistics import fmean
 
 from nightlab.configs.study import Scalar, Study
-from nightlab.knowledge.records import Effect
-from nightlab.search.effects import estimate_effect, standard_error
+from nightlab.knowledge.records import Effect, Phase
+from nightlab.search.effects import estimate_effect, shrunk, standard_error
 from nightlab.search.history import Cell, Trial, cells_of
 from nightlab.search.noise import Noise, pooled_noise
 from nightlab.search.space import configuration_key
@@ -23,10 +23,14 @@ class Evidence:
 
     study: Study
     cells: tuple[Cell, ...]
+    confirming: tuple[int, ...] = ()
+    """Numbers of the configurations in confirmation, the baseline left out, in the order they entered it."""
 
     @classmethod
     def of(cls, study: Study, trials: Iterable[Trial]) -> Evidence:
-        return cls(study, cells_of(trials))
+        planned = tuple(trials)
+        confirming = dict.fromkeys(trial.number for trial in planned if trial.phase == Phase.CONFIRM and trial.changed)
+        return cls(study, cells_of(planned), tuple(confirming))
 
     @cached_property
     def baseline(self) -> Cell:
@@ -72,6 +76,20 @@ class Evidence:
     def found_error(self, cell: Cell) -> float:
         """Standard error of `found_effect`."""
         return standard_error(self.exploration_noise, len(cell.explored), len(self.baseline.explored))
+
+    @cached_property
+    def _tried(self) -> list[tuple[float, float]]:
+        """Effect and standard error of every change that has both."""
+        effects = ((cell, self.effect(cell)) for cell in self.changes)
+        return [(effect.delta, self._error(cell)) for cell, effect in effects if effect]
+
+    def _error(self, cell: Cell) -> float:
+        return standard_error(self.noise, len(cell.values), len(self.baseline.values))
+
+    def likely_gain(self, cell: Cell) -> float | None:
+        """The effect of `cell` shrunk towards those of all that was tried: what the luck of the best leaves of it."""
+        effect = self.effect(cell)
+        return shrunk(effect.delta, self._error(cell), self._tried) if effect and self.noise.degrees else None
 
     def improvement(self, value: float) -> float:
         """How much better `value` is than the baseline's mean."""

@@ -28,8 +28,10 @@ class Trial:
     changed: Parameters
     seed: int
     phase: Phase
-    state: Literal["pending", "measured", "failed"]
+    state: Literal["pending", "measured", "failed", "pruned"]
+    """`pruned`: ended because it fell behind; it is worse than the incumbent, nobody measured by how much."""
     value: float | None = None
+    """Of a pruned run an estimate of what it would have come to, None without one."""
     valid: bool = True
     """False when review rejected the run: it is never ranked and never believed."""
 
@@ -54,6 +56,11 @@ class RankedFactor:
     score: float = 0.0
     """Expected usefulness from catalog, symptoms and lessons; larger is tried earlier within a tier."""
     requires: Parameters = field(default_factory=dict)
+    """Conditional: the factor means something only where the configuration has these values."""
+    also: tuple[Parameters, ...] = ()
+    """What each of `levels` sets besides the factor's own parameter (a technique as a bundle); empty: nothing."""
+    chances: tuple[float, ...] = ()
+    """P(better than the baseline's value) of each of `levels`, from catalog and lessons; empty: nothing known."""
     reason: str = ""
 
 
@@ -71,6 +78,8 @@ class History:
     """New configurations the budget still allows; None: no limit."""
     margin: int = 0
     """Runs that exploration leaves besides confirmation's: where the clock limits, `runs_left` is an estimate."""
+    forbidden: tuple[Parameters, ...] = ()
+    """Combinations of values that no configuration may hold all at once: constraints and conflicts of techniques."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,7 @@ class Cell:
     def failures(self) -> int:
         """Seeds on which it failed for good; a retry that succeeded forgives."""
         good = {trial.seed for trial in self.trials if trial.usable is not None or trial.state == "pending"}
-        return len({t.seed for t in self.trials if t.valid and t.seed not in good})
+        return len({t.seed for t in self.trials if t.valid and t.state != "pruned" and t.seed not in good})
 
     @cached_property
     def rejected(self) -> bool:

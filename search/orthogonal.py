@@ -16,8 +16,10 @@ from nightlab.search.confirmation import exploration_left
 from nightlab.search.effects import contrast_effect, contrast_error
 from nightlab.search.evidence import Evidence
 from nightlab.search.history import Cell, History, Trial
-from nightlab.search.screening import SingleChange, screened
-from nightlab.search.space import same_value
+from nightlab.search.landscape import Landscape
+from nightlab.search.lattice import Lattice
+from nightlab.search.levels import is_forbidden
+from nightlab.search.screening import SingleChange
 
 __all__ = [
     "ArrayPlan",
@@ -36,13 +38,17 @@ SIZES = {4: "L4(2^3)", 8: "L8(2^7)", 12: "L12(2^11)", 16: "L16(2^15)"}
 """Runs → name in pydoe; its L64(2^31) is not orthogonal and is not used."""
 
 
-NEAR_MISS = 0.5
-"""Standard errors by which a single change must look better to enter the array."""
+NEAR_MISS = 0.25
+"""Deviations by which a change that the incumbent does not hold may be expected to lose and still enter the array."""
+ARRAY_SHARE = 1 / 3
+"""Share of the exploration that is left which the rows of an array may take."""
+FEWEST_TO_COMBINE = 12
+"""Runs of exploration below which joint moves, one at a time, find more than an array."""
 
 
 @dataclass(frozen=True)
 class ArrayPlan:
-    """An orthogonal array over single changes: 1 where a row makes the change; row 0 is the baseline."""
+    """An orthogonal array over changes of the baseline: 1 where a row makes the change; row 0 is the baseline."""
 
     changes: tuple[SingleChange, ...]
     rows: tuple[tuple[int, ...], ...]
@@ -54,7 +60,7 @@ class ArrayPlan:
     def changed(self, row: int) -> dict[str, Scalar]:
         """What differs from the baseline in a row."""
         made = zip(self.changes, self.rows[row], strict=True)
-        return {change.factor.name: change.level for change, on in made if on}
+        return {name: value for change, on in made if on for name, value in change.changed.items()}
 
     def row_of(self, changed: dict[str, Scalar]) -> int | None:
         """The row with exactly these changes."""
@@ -116,41 +122,41 @@ def confounded_pairs(rows: Sequence[Sequence[int]], column: int) -> list[tuple[i
     return [(a, b) for a, b in combinations(others, 2) if (signs[:, column] * signs[:, a] * signs[:, b]).sum() != 0]
 
 
-def winners(evidence: Evidence, history: History) -> list[SingleChange]:
-    """The best level of each factor that looks better than the baseline, near-misses included, best first."""
-    study, found = evidence.study, []
-    for factor in screened(history.factors, study):
-        best = _best_level(evidence, SingleChange(factor, factor.levels[0]), factor.levels)
-        if best:
-            found.append(best)
-    found.sort(key=lambda entry: -entry[0])
-    chosen: list[SingleChange] = []
-    for _, change in found:
-        if len(chosen) < study.search.combine_factors and all(_agree(change, other) for other in chosen):
-            chosen.append(change)
-    return chosen
+def winners(landscape: Landscape, most: int) -> list[SingleChange]:
+    """The changes worth combining, at most `most`, the most useful first.
 
-
-def _best_level(
-    evidence: Evidence, change: SingleChange, levels: Sequence[Scalar]
-) -> tuple[float, SingleChange] | None:
-    line, best = evidence.study.objective.min_effect, None
-    for level in levels:
-        cell = evidence.cell({change.factor.name: level})
-        effect = evidence.found_effect(cell) if cell and cell.sound else None
-        if cell is None or effect is None or effect.high is None or effect.high <= line:
+    Every change that the incumbent holds, by what undoing it is expected to cost, and of the other factors the best
+    value that was tried, where it is about as likely as not to be an improvement.
+    """
+    lattice, centre = landscape.lattice, landscape.incumbent
+    tried = [{seen.point[axis] for seen in landscape.measured} for axis in range(len(centre))]
+    found: list[tuple[float, int, int]] = []
+    for index, axis in enumerate(lattice.axes):
+        if axis.factor.requires:
+            # What means something only beside another change cannot be switched on its own.
             continue
-        if effect.delta > NEAR_MISS * evidence.found_error(cell) and (best is None or effect.delta > best[0]):
-            best = (effect.delta, SingleChange(change.factor, level))
-    return best
+        if centre[index] != axis.baseline:
+            cost, _ = landscape.gain(lattice.moved(centre, (index, axis.baseline)))
+            found.append((max(0.0, -cost) + landscape.run_noise, index, centre[index]))
+            continue
+        others = (at for at in tried[index] if at != axis.baseline)
+        moves = [(*landscape.gain(lattice.moved(centre, (index, at))), at) for at in others]
+        gain, spread, at = max(moves, default=(-1.0, 1.0, 0))
+        if gain > -NEAR_MISS * spread:
+            found.append((gain, index, at))
+    found.sort(key=lambda entry: (-entry[0], entry[1]))
+    changes = [single_change(lattice, index, at) for _, index, at in found]
+    return [change for change in changes if change.changed][:most]
 
 
-def _agree(one: SingleChange, other: SingleChange) -> bool:
-    """Whether neither change takes away what the other requires."""
-    for needs, change in ((one.factor.requires, other), (other.factor.requires, one)):
-        if any(change.factor.name == name and not same_value(change.level, value) for name, value in needs.items()):
-            return False
-    return True
+def single_change(lattice: Lattice, index: int, position: int) -> SingleChange:
+    """One axis of the lattice at one of its positions, all others as in the baseline."""
+    axis = lattice.axes[index]
+    changed = lattice.changed(lattice.moved(lattice.baseline, (index, position)))
+    level = axis.level(position)
+    if level is None:
+        raise ValueError(f"{axis.factor.name}: the baseline's own value is no change")
+    return SingleChange(axis.factor, level, changed)
 
 
 def array_plan(study: Study, history: History) -> ArrayPlan | None:
@@ -159,12 +165,17 @@ def array_plan(study: Study, history: History) -> ArrayPlan | None:
     It depends only on what was planned before its first row, all of which had ended by then, so it stays the same
     while its rows come in.
     """
+    if exploration_left(study, history) < FEWEST_TO_COMBINE and all(t.phase != Phase.COMBINE for t in history.trials):
+        return None
     first = next((i for i, t in enumerate(history.trials) if t.phase == Phase.COMBINE), len(history.trials))
     before = [trial for trial in history.trials[:first] if trial.phase in (Phase.BASELINE, Phase.SCREEN)]
     since = [trial for trial in history.trials[first:] if trial.phase != Phase.CONFIRM]
-    evidence = Evidence.of(study, before)
-    ranked = winners(evidence, history)
+    evidence, lattice = Evidence.of(study, before), Lattice.of(study, history.factors, history.forbidden)
+    if not evidence.baseline.values:
+        return None
+    ranked = winners(Landscape.of(lattice, evidence), study.search.combine_factors)
     plans = [plan for count in range(len(ranked), 1, -1) for plan in _plans(ranked[:count])]
+    plans = [plan for plan in plans if not _has_forbidden_row(study, history, plan)]
     affordable = _affordable(study, history, since)
     fitting = [plan for plan in plans if _new_rows(evidence, plan) <= affordable]
     planned = {trial.number: trial.changed for trial in since if trial.phase == Phase.COMBINE}
@@ -175,11 +186,17 @@ def array_plan(study: Study, history: History) -> ArrayPlan | None:
     return next((plan for plan in (*fitting, *plans) if _begun(seen, plan, list(planned.values()))), None)
 
 
+def _has_forbidden_row(study: Study, history: History, plan: ArrayPlan) -> bool:
+    rows = ({**study.parameters, **plan.changed(row)} for row in range(len(plan.rows)))
+    return bool(history.forbidden) and any(is_forbidden(history.forbidden, row) for row in rows)
+
+
 def _affordable(study: Study, history: History, since: list[Trial]) -> int:
+    """New rows that the rest of the budget bears: a third of it, where it is large enough to combine anything."""
     runs = exploration_left(study, history) + len(since)
-    if history.experiments_left is None:
-        return runs
-    return min(runs, history.experiments_left + len({trial.number for trial in since if trial.phase == Phase.COMBINE}))
+    if history.experiments_left is not None:
+        runs = min(runs, history.experiments_left + len({trial.number for trial in since}))
+    return int(runs * ARRAY_SHARE) if runs >= FEWEST_TO_COMBINE else 0
 
 
 def _new_rows(evidence: Evidence, plan: ArrayPlan) -> int:
@@ -246,10 +263,11 @@ def predicted_best(evidence: Evidence, plan: ArrayPlan) -> dict[str, Scalar]:
     """
     helping = [one for one in _main_effects(evidence, plan) if one.effect.delta > one.standard_error]
     helping.sort(key=lambda one: -one.effect.delta)
-    best: dict[str, Scalar] = {one.factor: one.level for one in helping}
-    for left_out in [None, *reversed(best)]:
-        changed = {name: level for name, level in best.items() if name != left_out}
+    changes = {change.factor.name: change.changed for change in plan.changes}
+    for left_out in [None, *reversed([one.factor for one in helping])]:
+        together = [changes[one.factor] for one in helping if one.factor != left_out]
+        changed = {name: value for change in together for name, value in change.items()}
         cell = evidence.cell(changed)
-        if len(changed) > 1 and (cell is None or cell.pending or cell.sound):
+        if len(together) > 1 and (cell is None or cell.pending or cell.sound):
             return changed
     return {}

@@ -1,4 +1,4 @@
-"""Screening: one variable at a time from the baseline, and further seeds where the first do not decide."""
+"""Screening: one variable at a time around the incumbent, and further seeds where the first do not decide."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from nightlab.configs.study import Scalar, Study
 from nightlab.knowledge.records import Effect, Phase
 from nightlab.search.evidence import Evidence
 from nightlab.search.history import Cell, RankedFactor
+from nightlab.search.lattice import Lattice, Point
 from nightlab.search.space import same_value
 
-__all__ = ["SingleChange", "is_tie", "new_levels", "screened", "settling_seeds", "tie_seeds"]
-
-LEVELS_A_ROUND = 2
-"""A factor's first two values (up and down, or the two best guesses) come before any factor's third."""
+__all__ = ["SingleChange", "is_tie", "opening_moves", "screened", "settling_seeds", "tie_seeds"]
 
 
 @dataclass(frozen=True)
@@ -23,10 +21,8 @@ class SingleChange:
 
     factor: RankedFactor
     level: Scalar
-
-    @property
-    def changed(self) -> dict[str, Scalar]:
-        return {self.factor.name: self.level}
+    changed: dict[str, Scalar]
+    """What it changes; a bundle several parameters."""
 
 
 def screened(factors: tuple[RankedFactor, ...], study: Study) -> list[RankedFactor]:
@@ -38,41 +34,16 @@ def screened(factors: tuple[RankedFactor, ...], study: Study) -> list[RankedFact
     ]
 
 
-def new_levels(evidence: Evidence, factors: tuple[RankedFactor, ...]) -> list[SingleChange]:
-    """The single changes to run next, not yet run in any way: in rounds of two levels, factors in ranked order."""
-    found = [
-        (index // LEVELS_A_ROUND, rank, index, SingleChange(factor, level))
-        for rank, factor in enumerate(screened(factors, evidence.study))
-        for index, level in enumerate(factor.levels)
-        if evidence.cell({factor.name: level}) is None and _open(evidence, factor, index)
+def opening_moves(lattice: Lattice) -> list[Point]:
+    """Single changes of the baseline, before anything is known: each factor's first value, then each one's second."""
+    moves = [
+        (place, index, position)
+        for index, axis in enumerate(lattice.axes)
+        if lattice.active(lattice.baseline, index)
+        for place, position in enumerate(axis.preferred)
     ]
-    return [change for *_, change in sorted(found, key=lambda entry: entry[:3])]
-
-
-def _open(evidence: Evidence, factor: RankedFactor, index: int) -> bool:
-    """Whether the nearer levels on the same side allow this one: none failed or clearly worse, none still to come."""
-    if not factor.ordered:
-        return True
-    for earlier, level in _nearer(evidence, factor, index):
-        cell = evidence.cell({factor.name: level})
-        if cell is None or (cell.pending and not cell.values):
-            if earlier:
-                return False
-        elif not cell.sound or _clearly_worse(evidence.effect(cell)):
-            return False
-    return True
-
-
-def _nearer(evidence: Evidence, factor: RankedFactor, index: int) -> Iterator[tuple[bool, Scalar]]:
-    baseline, level = float(evidence.study.parameters[factor.name]), float(factor.levels[index])
-    for position, other in enumerate(factor.levels):
-        between = baseline < float(other) < level or level < float(other) < baseline
-        if between:
-            yield position < index, other
-
-
-def _clearly_worse(effect: Effect | None) -> bool:
-    return effect is not None and effect.high is not None and effect.high < 0
+    points = [lattice.moved(lattice.baseline, (index, position)) for _, index, position in sorted(moves)]
+    return [point for point in dict.fromkeys(points) if point != lattice.baseline and lattice.allowed(point)]
 
 
 def is_tie(effect: Effect, min_effect: float) -> bool:

@@ -35,27 +35,10 @@ def is_ordered(factor: Factor, baseline: Scalar) -> bool:
 def levels_of(factor: Factor, baseline: Scalar) -> tuple[Scalar, ...]:
     """The values to try, without repeats and without the baseline's own, in the order given (a range ascends)."""
     found: list[Scalar] = []
-    for value in factor.levels if factor.levels is not None else _spread(factor):
+    for value in factor.values:
         if not same_value(value, baseline) and not any(same_value(value, other) for other in found):
             found.append(value)
     return tuple(found)
-
-
-def _spread(factor: Factor) -> list[Scalar]:
-    low, high = factor.range or (0.0, 0.0)
-    shares = [step / (factor.steps - 1) for step in range(factor.steps)]
-    if factor.scale == "log":
-        values = [low * (high / low) ** share for share in shares]
-    else:
-        values = [low + (high - low) * share for share in shares]
-    # Three digits between the ends: 0.00316 reads better than 0.0031622776601683795 and trains the same.
-    values = [low, *(_rounded(value, low, high) for value in values[1:-1]), high]
-    return [round(value) for value in values] if factor.integer else list(values)
-
-
-def _rounded(value: float, low: float, high: float) -> float:
-    short = float(f"{value:.3g}")
-    return short if low < short < high else value
 
 
 def _canonical(value: Scalar) -> Scalar:

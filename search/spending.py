@@ -22,6 +22,7 @@ __all__ = [
     "Usage",
     "budget_lines",
     "by_time",
+    "call_refusal",
     "report_seconds",
     "run_amounts",
     "runs_left",
@@ -33,7 +34,7 @@ REPORT_SECONDS = 5.0
 REPORT_SHARE = 0.1
 """The most of a short night that is kept free for them."""
 
-Resource = Literal["runs", "experiments", "seconds", "gpu_hours", "cost_usd"]
+Resource = Literal["runs", "experiments", "seconds", "gpu_hours", "llm_tokens", "cost_usd"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,13 @@ class Usage:
     """Of the runs that have ended."""
     cost_usd: float = 0.0
     """Of the runs that have ended."""
+    llm_tokens: int = 0
+    """Of the calls of language models that have ended."""
+    llm_cost_usd: float = 0.0
+    """Of the calls that have ended."""
+    reserved_llm_tokens: int = 0
+    """What the calls under way may take at most."""
+    reserved_llm_cost_usd: float = 0.0
     wall_seconds: tuple[float, ...] = ()
     """Of each run that ended well."""
     cycle_seconds: tuple[float, ...] = ()
@@ -72,6 +80,11 @@ class Usage:
         # The time of many runs goes with their mean, which a few slow ones pull up.
         cycle = statistics.median(self.cycle_seconds) if self.cycle_seconds else 0.0
         return max(self.run_seconds, statistics.fmean(self.wall_seconds), cycle, 1e-3)
+
+    @property
+    def paid_usd(self) -> float:
+        """Money of everything that has ended."""
+        return self.cost_usd + self.llm_cost_usd
 
     @property
     def elapsed_seconds(self) -> float:
@@ -140,10 +153,10 @@ def by_time(study: Study, usage: Usage) -> int:
 
 
 def _by_amounts(study: Study, usage: Usage) -> tuple[int, int]:
-    budget = study.budget
+    budget, paid_usd = study.budget, usage.paid_usd + usage.reserved_llm_cost_usd
     return (
         _by_amount(study, usage, budget.gpu_hours, usage.gpu_hours, lambda seconds: run_amounts(study, seconds)[0]),
-        _by_amount(study, usage, budget.cost_usd, usage.cost_usd, lambda seconds: run_amounts(study, seconds)[1]),
+        _by_amount(study, usage, budget.cost_usd, paid_usd, lambda seconds: run_amounts(study, seconds)[1]),
     )
 
 
@@ -180,16 +193,55 @@ def budget_lines(study: Study, usage: Usage) -> tuple[BudgetLine, ...]:
     ]
     reserved = [run_amounts(study, max(seconds, so_far)) for so_far in usage.in_flight]
     each = run_amounts(study, seconds)
-    spent: list[tuple[Resource, float, float | None]] = [
-        ("gpu_hours", usage.gpu_hours, budget.gpu_hours),
-        ("cost_usd", usage.cost_usd, budget.cost_usd),
+    gpu_hours, run_usd = (sum(amounts[index] for amounts in reserved) for index in (0, 1))
+    calls_usd = usage.reserved_llm_cost_usd
+    spent: list[tuple[Resource, float, float, float | None, float, float]] = [
+        ("gpu_hours", usage.gpu_hours, gpu_hours, budget.gpu_hours, each[0], 0.0),
+        ("llm_tokens", usage.llm_tokens, usage.reserved_llm_tokens, budget.llm_tokens, 0.0, usage.llm_tokens),
+        ("cost_usd", usage.paid_usd, run_usd + calls_usd, budget.cost_usd, each[1], usage.llm_cost_usd),
     ]
-    for index, (resource, used, limit) in enumerate(spent):
-        held = sum(amounts[index] for amounts in reserved)
+    for resource, used, held, limit, each_run, calls in spent:
         if limit is not None or used or held:
-            forecast = None if more is None else used + held + more * each[index]
+            forecast = None
+            if more is not None:
+                # Calls come with runs; what does not fit is not called.
+                runs_only, with_calls = used + held + more * each_run, more * calls / max(1, usage.runs - flying)
+                total = runs_only + with_calls
+                forecast = total if limit is None else max(runs_only, min(total, limit))
             lines.append(BudgetLine(resource, used, held, limit, forecast))
     return tuple(lines)
+
+
+def call_refusal(study: Study, usage: Usage, model: str, tokens: int, cost_usd: float) -> str | None:
+    """Why a call that takes so much at most does not fit the budget, with the mend; None where it does.
+
+    `usage` counts the calls under way at what they may take at most. It fails closed: a model without a price is not
+    called where money is limited.
+    """
+    budget = study.budget
+    left = None if budget.llm_tokens is None else budget.llm_tokens - usage.llm_tokens - usage.reserved_llm_tokens
+    if left is not None and tokens > left:
+        return (
+            f"a call of {model} may take {tokens:,} tokens, {max(0, left):,} of {budget.llm_tokens:,} are left "
+            "(raise budget.llm_tokens)"
+        )
+    if budget.cost_usd is None:
+        return None
+    if model not in study.prices.models:
+        return f"a call of {model} has no price, and money is limited (add it under prices.models)"
+    left_usd = budget.cost_usd - usage.paid_usd - usage.reserved_llm_cost_usd - _flying_usd(study, usage)
+    if cost_usd > left_usd + 1e-9:
+        return (
+            f"a call of {model} may cost ${cost_usd:.4g}, ${max(0.0, left_usd):.4g} of ${budget.cost_usd:.4g} are left "
+            "(raise budget.cost_usd)"
+        )
+    return None
+
+
+def _flying_usd(study: Study, usage: Usage) -> float:
+    """What the runs in flight are reckoned with: the pace, before it is known their longest."""
+    seconds = usage.run_seconds if usage.run_seconds is not None else study.backend.timeout_seconds or 0.0
+    return sum(run_amounts(study, max(seconds, so_far))[1] for so_far in usage.in_flight)
 
 
 def _more_runs(study: Study, usage: Usage) -> int | None:

@@ -23,6 +23,7 @@ NEEDED = {
     "nightlab/report/templates/final_report.md.j2",
     "nightlab/search/engine.py",
     "nightlab/tools/backends/local_runner.py",
+    "nightlab/tools/notify/templates/answer.html.j2",
     "nightlab/worktrees/trees.py",
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from nightlab.tools.redaction import Redactor
 
 __all__ = ["redact_file"]
 
-CHUNK_BYTES = 1 << 16
+CHUNK_BYTES = 1 << 18
 
 
 def redact_file(path: Path, redactor: Redactor) -> bool:
@@ -22,7 +21,7 @@ def redact_file(path: Path, redactor: Redactor) -> bool:
     It is read in pieces, whatever its size, and replaced as a whole: nobody may be writing it any more. Raises
     DiskError when the disk takes no more; the file is then as it was.
     """
-    if not path.exists() or _digest(_pieces(path)) == _digest(redactor.redact_bytes(_pieces(path))):
+    if not path.exists() or _same(_pieces(path), redactor.redact_bytes(_pieces(path))):
         return False
     with DiskError.at(path):
         temporary = path.with_name(f".{path.name}.tmp")
@@ -46,8 +45,18 @@ def _pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def _digest(pieces: Iterator[bytes]) -> bytes:
-    digest = hashlib.sha256()
-    for piece in pieces:
-        digest.update(piece)
-    return digest.digest()
+def _same(one: Iterator[bytes], other: Iterator[bytes]) -> bool:
+    """Whether two files in pieces are equal, however they are cut."""
+    left = right = b""
+    while True:
+        left, right = left or _next(one), right or _next(other)
+        length = min(len(left), len(right))
+        if not length:
+            return left == right
+        if left[:length] != right[:length]:
+            return False
+        left, right = left[length:], right[length:]
+
+
+def _next(pieces: Iterator[bytes]) -> bytes:
+    return next(filter(None, pieces), b"")

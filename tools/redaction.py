@@ -10,20 +10,23 @@ import logging
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Self
 
 from nightlab.errors import Fault
 from nightlab.tools.backends.environment import looks_secret
+from nightlab.tools.redaction_pass import Pass, pattern_finder
 from nightlab.tools.secret_forms import (
     MINIMUM_CHARACTERS,
     SHAPE_WINDOW_BYTES,
     TOKEN_SHAPES,
+    base64_spellings,
     literals,
     spellings,
 )
+from nightlab.tools.secret_probe import Probe
+from nightlab.tools.wrapped_secrets import wrapped_pass
 
 __all__ = [
     "RedactingFilter",
@@ -44,46 +47,8 @@ _CARRIED = "nightlab_redactor"
 _UNSET_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 _FOLDERS = frozenset({"PWD", "OLDPWD"})
 _SETTINGS = frozenset({"default", "disabled", "enabled", "external", "forbidden", "optional", "required", "unlimited"})
-_STEP_BYTES = 1 << 16
-_LOOK_BEHIND_BYTES = 32
 _DEEPEST = 100
 _RECORD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
-
-
-@dataclass(frozen=True)
-class _Pass:
-    """What to look for, what to put there, the longest match, and what every match holds."""
-
-    pattern: re.Pattern[bytes]
-    replace: Callable[[re.Match[bytes]], bytes]
-    longest_bytes: int
-    hint: bytes = b""
-
-    def substituted(self, data: bytes, start: int, end: int) -> tuple[bytes, int]:
-        """The data from `start` on with every match that starts before `end` replaced, and where that ends."""
-        out, position = [], start
-        if self.hint in data:
-            for match in self.pattern.finditer(data, start):
-                if match.start() >= end:
-                    break
-                out += [data[position : match.start()], self.replace(match)]
-                position = match.end()
-        if position < end:
-            out.append(data[position:end])
-            position = end
-        return b"".join(out), position
-
-    def stream(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Holds back what may still become a match, and a few bytes for looking behind."""
-        held, done = bytearray(), 0
-        for chunk in chunks:
-            held += chunk
-            if len(held) - done >= self.longest_bytes + _STEP_BYTES:
-                out, position = self.substituted(bytes(held), done, len(held) - self.longest_bytes)
-                yield out
-                done = min(position, _LOOK_BEHIND_BYTES)
-                del held[: position - done]
-        yield self.substituted(bytes(held), done, len(held))[0]
 
 
 class Redactor:
@@ -94,19 +59,27 @@ class Redactor:
 
     def __init__(self, names_and_values: Iterable[tuple[str, str]] = ()) -> None:
         names: dict[bytes, str] = {}
+        encoded: dict[bytes, str] = {}
         for name, value in names_and_values:
             for form in spellings(value):
                 names.setdefault(form, name)
+            for form in base64_spellings(value):
+                encoded.setdefault(form, name)
         marks = {name: _mark(name, names) for name in set(names.values())}
         replacements = {form: marks[name] for form, name in names.items()}
         bare = _mark("", names)
+
+        def shown(match: re.Match[bytes]) -> bytes:
+            return (match[1] if match.re.groups else b"") + bare
+
         self._passes = [
-            _Pass(pattern, lambda match: (match[1] if match.re.groups else b"") + bare, SHAPE_WINDOW_BYTES, hint)
-            for hint, pattern in TOKEN_SHAPES
+            Pass(pattern_finder(pattern, shown), SHAPE_WINDOW_BYTES, hint=hint) for hint, pattern in TOKEN_SHAPES
         ]
+        if wrapped := wrapped_pass({form: marks[name] for form, name in encoded.items()}):
+            self._passes.insert(0, wrapped)
         if names:
-            values = _Pass(re.compile(literals(names)), lambda match: replacements[match[0]], max(map(len, names)))
-            self._passes.insert(0, values)
+            find = pattern_finder(re.compile(literals(names)), lambda match: replacements[match[0]])
+            self._passes.insert(0, Pass(find, max(map(len, names)), probe=Probe(names)))
 
     @classmethod
     def of(
@@ -150,8 +123,7 @@ class Redactor:
 
     def _redacted(self, raw: bytes) -> bytes:
         for one in self._passes:
-            if one.hint in raw:
-                raw = one.pattern.sub(one.replace, raw)
+            raw = one.redacted(raw)
         return raw
 
     def _data(self, data: Any, above: tuple[int, ...]) -> Any:

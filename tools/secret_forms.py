@@ -1,8 +1,8 @@
 """How a secret may be spelled in a text, and what keys look like that nobody declared.
 
 A value is looked for as it is and as JSON (twice over), Python, shell, HTML and URL quoting write it, in hexadecimal,
-and in base64 at each of the three alignments it can have inside a longer encoded text, e.g. in a `Basic` header. Not
-covered: base64 broken into lines, compression, encryption, a value printed in pieces.
+and in base64 at each of the three alignments it can have inside a longer encoded text, e.g. in a `Basic` header, or
+broken into lines (values of ten characters and more). Not covered: compression, encryption, a value printed in pieces.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from urllib.parse import quote, quote_plus
 
-__all__ = ["MINIMUM_CHARACTERS", "SHAPE_WINDOW_BYTES", "TOKEN_SHAPES", "as_bytes", "literals", "spellings"]
+__all__ = [
+    "MINIMUM_CHARACTERS",
+    "SHAPE_WINDOW_BYTES",
+    "TOKEN_SHAPES",
+    "as_bytes",
+    "base64_spellings",
+    "literals",
+    "spellings",
+]
 
 MINIMUM_CHARACTERS = 6
 """Shorter values are common words and numbers: looking for them would shred every text."""
@@ -59,8 +67,22 @@ def spellings(value: str) -> set[bytes]:
     return {form for part in parts if len(part) >= MINIMUM_CHARACTERS for form in _forms(part)}
 
 
+def base64_spellings(value: str) -> set[bytes]:
+    """Those of the forms that are plain base64: what may be broken into lines."""
+    value = value.strip()
+    return (
+        {core for text in _once(value) for core in _cores(as_bytes(text))}
+        if len(value) >= MINIMUM_CHARACTERS
+        else set()
+    )
+
+
+def _once(value: str) -> set[str]:
+    return {value, *(quoting(value) for quoting in _QUOTINGS)}
+
+
 def _forms(value: str) -> set[bytes]:
-    once = {value, *(quoting(value) for quoting in _QUOTINGS)}
+    once = _once(value)
     twice = once | {quoting(text) for text in once for quoting in _QUOTINGS}
     forms = {as_bytes(text) for text in twice} | {text.encode("utf-8", "surrogatepass") for text in twice}
     raw = as_bytes(value)
@@ -69,13 +91,17 @@ def _forms(value: str) -> set[bytes]:
 
 
 def _base64_forms(raw: bytes) -> set[bytes]:
+    cores = _cores(raw)
+    return cores | {quote(core, safe="").encode() for core in cores if b"-" not in core and b"_" not in core}
+
+
+def _cores(raw: bytes) -> set[bytes]:
     """The characters of a base64 text that depend on `raw` alone, for each position of `raw` in what was encoded."""
     cores = set()
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + raw)
         cores.add(encoded[-(-8 * before // 6) : 8 * (before + len(raw)) // 6])
-    web = {core.translate(bytes.maketrans(b"+/", b"-_")) for core in cores}
-    return cores | web | {quote(core, safe="").encode() for core in cores}
+    return cores | {core.translate(bytes.maketrans(b"+/", b"-_")) for core in cores}
 
 
 def literals(forms: Iterable[bytes]) -> bytes:

@@ -39,7 +39,11 @@ _INHERITED = (
 _TRANSIENT = re.compile(
     r"\.lock': File exists|failed to read \S*commondir|could not lock|cannot lock ref .* but expected"
 )
-_NO_MORE = re.compile("No space left on device|Disk quota exceeded|Read-only file system|Input/output error")
+# Git names the system's reason where it can; where a write fails half-way it does not always.
+_NO_MORE = re.compile(
+    "No space left on device|Disk quota exceeded|Read-only file system|Input/output error|File too large"
+    "|write error. Out of diskspace|unable to write (?:new[_ ]index )?file|couldn't write '[^']*'"
+)
 _CREDENTIALS = re.compile(r"://[^@/\s]+@")
 
 
@@ -196,7 +200,7 @@ class Git:
         if len(asked) == 1:
             return []
         # In git's own folder for the tree: what a killed lab leaves goes with it.
-        with tempfile.TemporaryDirectory(prefix="nightlab-", dir=self.git_dir()) as folder:
+        with DiskError.at(own := self.git_dir()), tempfile.TemporaryDirectory(prefix="nightlab-", dir=own) as folder:
             # A fresh index knows no file's time or flags: nothing a run did can make git skip a comparison.
             env = {"GIT_INDEX_FILE": str(Path(folder, "index"))}
             self.output("read-tree", commit, env=env)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nightlab.configs.paths import RUNTIME
-from nightlab.errors import ConfigError, Fault, GitError
+from nightlab.errors import ConfigError, DiskError, Fault, GitError
 from nightlab.worktrees.git import Git, is_below
 from nightlab.worktrees.submodules import init_submodules
 
@@ -57,5 +57,6 @@ def _link(source: Path, place: Path) -> None:
         place.unlink()
     elif place.exists():
         raise GitError(f"{place}: stands where an input is to be linked (the branch holds it; take it out of inputs)")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.symlink_to(source)
+    with DiskError.at(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(source)

@@ -11,7 +11,7 @@ import tenacity
 from filelock import FileLock, Timeout
 
 from nightlab.configs.paths import StudyPaths
-from nightlab.errors import GitError
+from nightlab.errors import DiskError, GitError
 
 __all__ = ["git_lock"]
 
@@ -25,10 +25,12 @@ def git_lock(paths: StudyPaths, wait_seconds: float = WAIT_SECONDS) -> Iterator[
     After kill -9 the file lock is free at once while git works on; git's own copy of the descriptor keeps the second
     lock until it has ended, so nobody clears a tree away under it. Raises GitError after `wait_seconds`.
     """
-    paths.runtime.mkdir(parents=True, exist_ok=True)
+    with DiskError.at(paths.runtime):
+        paths.runtime.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(paths.git_lock, timeout=wait_seconds):
-            descriptor = os.open(paths.git_children_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            with DiskError.at(paths.git_children_lock):
+                descriptor = os.open(paths.git_children_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 _wait_for_children(descriptor, wait_seconds)
                 yield descriptor

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nightlab.configs.paths import RUNTIME, StudyPaths
-from nightlab.errors import GitError
+from nightlab.errors import DiskError, GitError
 from nightlab.worktrees.git import Git, is_below, names, transient
 
 __all__ = ["base_ref", "snapshot"]
@@ -29,7 +29,7 @@ def snapshot(paths: StudyPaths, message: str, leave_out: Iterable[str] = ()) -> 
     """
     git = Git(paths.root)
     _refuse_unfinished(git)
-    with tempfile.TemporaryDirectory(prefix="nightlab-") as folder:
+    with DiskError.at(Path(tempfile.gettempdir())), tempfile.TemporaryDirectory(prefix="nightlab-") as folder:
         return _commit(git, base_ref(paths.study), _tree(git, Path(folder), leave_out), message)
 
 

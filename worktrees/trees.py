@@ -72,6 +72,12 @@ class Worktrees:
             message = f"{self.redact(message).rstrip()}\n\n{TRAILER}: {self.paths.study}"
             return commit_files(tree, files, message, held)
 
+    def record_of(self, path: Path) -> Path | None:
+        """Git's own folder for a tree; None where git has none, or no whole one, any more."""
+        place = path.parent.resolve() / path.name
+        with self._exclusive():
+            return next((entry.admin for entry in self._entries() if entry.tree == place), None)
+
     def remove(self, path: Path) -> None:
         """Remove one tree of this study with all that is in it; its branch stays."""
         if path.resolve().parent != self.paths.worktrees.resolve():

@@ -15,11 +15,11 @@ from nightlab.agents.preflight import DryRun, Site, dry_run, static_faults
 from nightlab.configs.loading import LoadedStudy, load_study
 from nightlab.configs.schema import write_schema
 from nightlab.errors import ConfigError, DiskError, Fault
-from nightlab.graph.driver import run_lab
 from nightlab.graph.notices import open_notices
 from nightlab.graph.opening import Place, begin_study, locate, open_lab, resume_study
 from nightlab.graph.process import hold_study
 from nightlab.graph.recovery import refuse_gaps
+from nightlab.graph.staying import run_and_stay
 from nightlab.knowledge.catalog import load_catalog
 from nightlab.knowledge.ledger import Ledger
 from nightlab.knowledge.records import StudyRow, StudyStatus
@@ -162,8 +162,8 @@ def _go_on(
             lab.write_reports = lambda: write_reports(lab)
             if watch:
                 watch(lab)
-            with open_notices(lab):
-                status = run_lab(lab)
+            with open_notices(lab) as hears:
+                status = run_and_stay(lab, hears=hears)
             if status is not StudyStatus.FINISHED:
                 write_reports(lab)
             return Outcome(status, already_finished=False, place=place)

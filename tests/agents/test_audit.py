@@ -9,9 +9,11 @@ import pytest
 
 from nightlab.agents.audit import audit, check_guardrails, check_locked, check_plausible
 from nightlab.agents.context import Lab
+from nightlab.agents.factors import ranked
 from nightlab.agents.training import prepare
 from nightlab.configs.study import Scalar, Study
 from nightlab.knowledge.records import Experiment, Job, Observation, Run, RunState
+from nightlab.search.levels import changed_from, setting
 from tests.agents.lab import executed, new_lab, planned
 from tests.task import commit_all, git, study_data
 
@@ -51,6 +53,22 @@ def test_an_honest_run_passes_with_what_runs_leave_behind(case: Case) -> None:
     (case.tree / "data" / "__pycache__" / "x.pyc").write_bytes(b"x")
     (case.tree / "checkpoint.bin").write_bytes(b"weights")
     assert case.reasons() == []
+
+
+def test_a_bundle_passes_with_exactly_what_it_declares(tmp_path: Path) -> None:
+    space = {"recipe": {"settings": {"fast": {"lr": 0.01, "width": 64, "color": "red"}}}}
+    with new_lab(tmp_path, space=space) as lab:
+        (factor,) = ranked(lab, [], [])
+        changed = changed_from(lab.study, setting(lab.study, factor, "fast"))
+        assert changed == {"lr": 0.01, "width": 64}
+        (run,) = executed(lab, planned(lab, changed))
+        experiment = lab.ledger.experiment(run.number)
+        assert (run.state, experiment.changed) == (RunState.REVIEWED, changed)
+        observation = lab.ledger.observation(run.key)
+        assert observation and observation.values["val_loss"] == pytest.approx(1.65, abs=0.05), "both reached the run"
+        more = {**experiment.parameters, "color": "blue"}
+        undeclared = check_locked(lab.study, experiment.model_copy(update={"parameters": more}))
+        assert undeclared == "changes beyond the declared variable: color"
 
 
 def overwrite(path: str, text: str) -> Callable[[Path], None]:

@@ -22,6 +22,7 @@ from nightlab.knowledge.records import (
     Verdict,
     VerdictKind,
 )
+from nightlab.search.attribution import Move
 from nightlab.tools.launchers import launcher_for
 from nightlab.tools.redaction import Redactor
 from tests.agents.lab import executed, new_lab, planned
@@ -117,6 +118,16 @@ def test_before_its_first_run_it_says_what_and_why(lab: Lab) -> None:
     assert "- `lr`: `0.001` → `0.01`" in text and "single change" in text
     assert "None yet: no run has ended." in text and "Wait for its runs" in text
     assert "nightlab catalog show lr" in text
+
+
+def test_a_move_around_an_earlier_experiment_is_told_against_it(lab: Lab) -> None:
+    both = EXPERIMENT.model_copy(update={"changed": {"lr": 0.01, "color": "blue"}})
+    move = Move("color", None, "blue", 3, {"color": "blue"}, {"color": "red"}, EFFECT)
+    text = describe(lab.study, both, [(RUN, JOB, OBSERVATION)], verdict(VerdictKind.DISCARD, "worse"), move=move)
+    against, alone = text.index("Against experiment 03"), text.index("What `color` alone did, against experiment 03")
+    assert text.index("Against the baseline:") < text.index("- `lr`: `0.001` → `0.01`") < against < alone
+    assert "- `color`: `red` → `blue`" in text[against:alone] and "`lr`: " not in text[against:alone]
+    assert "Against the baseline:" not in describe(lab.study, EXPERIMENT, [], None)
 
 
 def test_afterwards_it_tells_each_run_and_the_verdict(lab: Lab) -> None:

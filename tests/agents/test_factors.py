@@ -11,8 +11,10 @@ import pytest
 from nightlab.agents.analysis import gather_facts
 from nightlab.agents.brain import Diagnosis, Dimension
 from nightlab.agents.context import Lab
+from nightlab.agents.design import Design
 from nightlab.agents.documents import analysis_report, improve_guide
-from nightlab.agents.factors import lessons_for, ranked, space_of
+from nightlab.agents.factors import design_of, lessons_for, ranked
+from nightlab.agents.space import forbidden_in, space_of
 from nightlab.configs.study import Study
 from nightlab.knowledge.catalog import load_catalog
 from nightlab.knowledge.lessons import append, make_lesson
@@ -98,6 +100,104 @@ def test_what_only_a_person_may_try_never_enters(base: Lab) -> None:
         assert space_of(lab) == {}, technique.id
 
 
+def test_the_catalogs_usual_values_are_the_likely_ones(base: Lab) -> None:
+    """For pretraining the catalog's learning rates lie between 0.0003 and 0.001."""
+    space = {"max_lr": {"levels": [0.02, 0.005, 0.001], "scale": "log", "technique": "lr"}}
+    (lr,) = ranked(catalog_lab(base, {}, parameters={"max_lr": 0.01}, space=space), [], [])
+    assert lr.levels == (0.001, 0.005, 0.02)
+    assert lr.chances == pytest.approx((0.5 + 0.25 * 0.9, 0.5 + 0.15 * 0.9, 0.5 - 0.25 * 0.9))
+
+
+LORA: dict[str, Any] = {
+    "method": "sft-lora",
+    "parameters": {"finetuning_type": "lora", "lora_rank": 8, "packing": False, "neat_packing": False, "crash": "no"},
+}
+
+
+def test_what_a_technique_needs_becomes_a_condition(base: Lab) -> None:
+    space = space_of(catalog_lab(base, {"match": True}, **LORA))
+    assert space["lora_rank"].requires == {"finetuning_type": "lora"}
+    assert space["neat_packing"].requires == {"packing": True} and space["packing"].requires == {}
+    own = catalog_lab(
+        base,
+        {"match": True, "parameters": {"packing": "pack"}},
+        **{**LORA, "parameters": {"pack": False, "neat_packing": False}},
+    )
+    assert space_of(own)["neat_packing"].requires == {"pack": True}
+
+
+def test_what_can_never_be_met_stays_out(base: Lab) -> None:
+    parameters = {**LORA["parameters"], "finetuning_type": "full"}
+    changes = {**LORA, "parameters": parameters, "locked": ["finetuning_type", "packing"]}
+    space = space_of(catalog_lab(base, {"match": True}, **changes))
+    assert space == {}
+    unknown = {**LORA, "parameters": {"lora_rank": 8, "neat_packing": False}}
+    assert space_of(catalog_lab(base, {"match": True}, **unknown))["lora_rank"].requires == {}
+
+
+GSPO: dict[str, Any] = {
+    "method": "grpo",
+    "parameters": {"importance_sampling_level": "token", "epsilon": 0.2, "epsilon_high": 0.2, "crash": "no"},
+}
+
+
+def test_parameters_that_belong_together_are_one_variable(base: Lab) -> None:
+    lab = catalog_lab(base, {"include": ["gspo"]}, **GSPO)
+    (gspo,) = ranked(lab, [], [])
+    assert (gspo.name, gspo.technique, gspo.levels) == ("gspo", "gspo", ("importance_sampling_level-sequence",))
+    assert gspo.also == ({"importance_sampling_level": "sequence", "epsilon": 3e-4, "epsilon_high": 4e-4},)
+    assert gspo.chances[0] > 0.5
+    several = space_of(
+        catalog_lab(
+            base, {"include": ["clip_higher"]}, method="grpo", parameters={"epsilon_low": 0.1, "epsilon_high": 0.2}
+        )
+    )
+    assert several["clip_higher"].settings == {
+        "epsilon_high-0.28": {"epsilon_high": 0.28, "epsilon_low": 0.2},
+        "epsilon_high-0.3": {"epsilon_high": 0.3, "epsilon_low": 0.2},
+    }
+
+
+def test_a_bundle_that_cannot_be_whole_leaves_its_first_parameter_alone(base: Lab) -> None:
+    locked = catalog_lab(base, {"include": ["gspo"]}, **GSPO, locked=["epsilon"])
+    assert list(space_of(locked)) == ["importance_sampling_level"]
+    without = {**GSPO, "parameters": {"epsilon": 0.2, "epsilon_high": 0.2}}
+    assert space_of(catalog_lab(base, {"include": ["gspo"]}, **without)) == {}
+    taken = {"mine": {"settings": {"low": {"epsilon": 0.1}}}}
+    assert list(space_of(catalog_lab(base, {"include": ["gspo"]}, **GSPO, space=taken))) == [
+        "mine",
+        "importance_sampling_level",
+    ]
+
+
+def test_conflicting_techniques_are_never_combined(base: Lab) -> None:
+    parameters = {"packing": False, "group_by_length": False, "train_on_prompt": False, "mask_history": True}
+    lab = catalog_lab(base, {"match": True}, method="sft-full", parameters=parameters)
+    assert forbidden_in(lab, space_of(lab)) == (
+        {"group_by_length": True, "packing": True},
+        {"mask_history": True, "train_on_prompt": True},
+    )
+    alone = catalog_lab(base, {"match": True, "exclude": ["packing"]}, method="sft-full", parameters=parameters)
+    assert {"group_by_length": True, "packing": True} not in forbidden_in(alone, space_of(alone))
+
+
+def test_a_conflict_the_baseline_lives_with_is_none(base: Lab) -> None:
+    parameters = {"packing": True, "group_by_length": True}
+    lab = catalog_lab(base, {"match": True}, method="sft-full", parameters=parameters)
+    assert forbidden_in(lab, space_of(lab)) == ()
+
+
+def test_own_constraints_come_first_in_plain_parameters(base: Lab) -> None:
+    space = {"recipe": {"settings": {"fast": {"a": 2, "b": 3}}}, "c": {"levels": [2]}}
+    lab = catalog_lab(base, {}, parameters={"a": 1, "b": 1, "c": 1}, space=space, forbid=[{"recipe": "fast", "c": 2}])
+    design = design_of(lab, [], [])
+    assert design.forbidden == ({"a": 2, "b": 3, "c": 2},)
+    text = improve_guide(lab, design, [], [])
+    assert "| `recipe` | as in the study | `fast` |" in text
+    assert "- `recipe`, one variable: `fast` sets `a` = `2`, `b` = `3`." in text
+    assert "- `a` = `2` with `b` = `3` with `c` = `2`" in text
+
+
 def names(factors: tuple[RankedFactor, ...]) -> list[str]:
     return [factor.name for factor in factors]
 
@@ -168,14 +268,18 @@ def test_lessons_move_what_helped_up_and_its_best_value_first(base: Lab) -> None
     assert "lessons found 1 of its values no better" in factors[1].reason
 
 
-def test_only_lessons_of_this_scenario_and_method_that_still_hold_are_heard(base: Lab) -> None:
+def test_only_lessons_of_this_method_that_still_hold_are_heard_and_other_scenarios_less(base: Lab) -> None:
     old = lesson(base.study, {"lr": 0.01}, VerdictKind.KEEP)
     new = lesson(base.study, {"lr": 0.01}, VerdictKind.DISCARD).model_copy(update={"supersedes": [old.id]})
-    elsewhere = lesson(base.study, {"lr": 0.01}, VerdictKind.KEEP, scenario="other")
+    elsewhere = lesson(base.study, {"lr": 0.1}, VerdictKind.KEEP, scenario="other")
     otherwise = lesson(base.study, {"lr": 0.01}, VerdictKind.KEEP, method="dpo")
     for one in (old, new, elsewhere, otherwise):
         append(base.lessons_path, one)
-    assert [one.id for one in lessons_for(base)] == [new.id]
+    told = lessons_for(base)
+    assert [one.id for one in told] == [new.id, elsewhere.id]
+    lr = ranked(base, [], told)[0]
+    assert lr.levels == (0.1, 0.01) and lr.chances == pytest.approx((1.25 / 2.25, 1 / 3))
+    assert "1 from study earlier (scenario other, which count less)" in improve_guide(base, Design((lr,)), [], told)
     base.lessons_path.unlink()
 
 
@@ -187,13 +291,15 @@ def test_the_guide_says_what_is_tried_in_which_order_and_why(base: Lab) -> None:
     told = [lesson(base.study, {"lr": 0.01}, VerdictKind.KEEP)]
     factors = ranked(base, [], told)
     needy = replace(factors[1], requires={"color": "red"})
-    text = improve_guide(base, (factors[0], needy), ["loss_plateau_high"], told)
+    text = improve_guide(base, Design((factors[0], needy)), ["loss_plateau_high"], told)
     table = rows(text)
     assert table[1][2].strip() == "`lr`" and table[1][4].strip() == "`0.01`, `0.1`"
     assert "lessons confirmed 1 of its values" in table[1][6]
     assert "only with `color` = `red`" in table[2][6]
     assert {len(row) for row in table} == {7}
-    assert "`loss_plateau_high`" in text and "1 from study earlier" in text
+    assert "`loss_plateau_high`" in text and "1 from study earlier." in text
+    assert "data overrule them: `lr` `0.01` likely (0.67)." in text
+    assert "## What is changed together" not in text and "## What is never tried together" not in text
     assert "`steps`, `seconds`" in text and "`prepare.py`" in text and "30 runs" in text
 
 

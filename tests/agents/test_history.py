@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from nightlab.agents.design import Design, write_design
 from nightlab.agents.history import history_of
 from nightlab.configs.study import Scalar, Study
 from nightlab.knowledge.ledger import Configuration, Ledger
 from nightlab.knowledge.records import Job, Observation, Phase, Proposal, Run, RunState
+from nightlab.search.history import RankedFactor
 from tests.task import study_data
 
 SETTING = {"scenario": "toy", "method": "pretrain", "base_model": "none", "base_commit": "c" * 40}
@@ -141,3 +143,19 @@ def test_what_is_known_already_is_not_read_again_and_what_is_new_is(ledger: Ledg
 def test_the_budget_is_handed_on_and_without_a_design_there_are_no_factors(ledger: Ledger) -> None:
     history = history_of(ledger, runs_left=7, experiments_left=3)
     assert (history.runs_left, history.experiments_left, history.factors) == (7, 3, ())
+
+
+def test_the_design_comes_back_as_it_was_written(ledger: Ledger) -> None:
+    factors = (
+        RankedFactor("lr", (0.01, 0.1), True, log=True, chances=(0.6, 0.4), requires={"color": "red"}),
+        RankedFactor("recipe", ("fast",), False, also=({"width": 64, "color": "blue"},)),
+    )
+    ledger.update_study(design=write_design(Design(factors, ({"lr": 0.1, "width": 64},))))
+    history = history_of(ledger)
+    assert (history.factors, history.forbidden) == (factors, ({"lr": 0.1, "width": 64},))
+
+
+def test_a_ledger_from_before_there_were_constraints_is_read(ledger: Ledger) -> None:
+    ledger.update_study(design=[{"name": "lr", "levels": [0.01], "ordered": True, "requires": {}, "reason": "tier 1"}])
+    history = history_of(ledger)
+    assert (history.factors, history.forbidden) == ((RankedFactor("lr", (0.01,), True, reason="tier 1"),), ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,23 @@ def test_a_dry_run_beside_another_study_takes_only_its_own_away(file: Path) -> N
     assert [path.name for path in other.worktrees.parent.iterdir() if any(path.iterdir())] == ["other"]
 
 
+def test_what_a_killed_dry_run_left_half_removed_is_cleared_away(file: Path) -> None:
+    site, head = site_of(file), git(file.parent, "rev-parse", "HEAD")
+    trees, gone = Worktrees(site.paths), 2**22 + 1
+    # As a tree is removed: its link first, then git's record of it bit by bit, its files last.
+    for last in (".git", "HEAD", "gitdir", "commondir", "record"):
+        tree = trees.ensure_replica_tree(0, head, f"dry-run-{gone}")
+        record = Git(tree).git_dir()
+        (tree / ".git").unlink()
+        if last == "record":
+            shutil.rmtree(record)
+        else:
+            (tree / ".git" if last == ".git" else record / last).unlink(missing_ok=True)
+        dry_run(site, head)
+        assert list(site.paths.worktrees.iterdir()) == [], last
+        assert len(git(file.parent, "worktree", "list").splitlines()) == 1, last
+
+
 def test_a_parameter_file_that_is_broken_is_named(file: Path) -> None:
     (file.parent / "params.json").write_text("{broken")
     commit_all(file.parent, "broken")
@@ -114,4 +132,4 @@ def test_the_plan_is_told_in_one_line_as_a_range(file: Path) -> None:
     )
     assert line.endswith("if every run takes the dry run's 3600.0 s, which launcher.dry_run made short: expect more")
     few = site_of(file, budget={"experiments": 4})
-    assert plan_line(few, 60.0).startswith("10 to 20 runs, 5 minutes to 10 minutes; ")
+    assert plan_line(few, 60.0).startswith("10 to 35 runs, 5 minutes to 18 minutes; ")

@@ -156,3 +156,16 @@ def test_an_experiment_of_which_nothing_was_found_out_is_cancelled(lab: Lab) -> 
 def test_pending_runs_keep_an_experiment_open(lab: Lab) -> None:
     planned(lab, {"lr": 0.1}, seed=1)
     assert 1 not in [e.number for e in settled_experiments(lab)]
+
+
+def test_the_lesson_of_a_move_around_another_configuration_tells_of_that_variable(lab: Lab) -> None:
+    executed(lab, planned(lab, {"width": 64, "lr": 0.1}))
+    number = lab.ledger.experiments()[-1].number
+    conclude(lab, number)
+    lesson = next(one for one in read(lab.lessons_path).lessons if one.evidence["experiment"] == f"{number:02d}")
+    assert len(lesson.parameters) == 1 and lesson.parameters.items() <= {"width": 64, "lr": 0.1}.items()
+    assert lesson.baseline.keys() == lesson.parameters.keys()
+    assert lesson.effect is not None and lesson.verdict is not VerdictKind.KEEP
+    experiment = lab.ledger.experiment(number)
+    card = git(lab.paths.root, "show", f"{experiment.branch}:EXPERIMENT.md")
+    assert "Against experiment" in card and "from which it differs in one variable only" in card

@@ -82,14 +82,14 @@ BROKEN: tuple[Case, ...] = (
     (
         "key of another section",
         [("budget:", "direction: minimize\nbudget:")],
-        "20: direction: unknown key (it belongs under objective)",
+        "20: direction: unknown key (it belongs under objective or search.pruning)",
     ),
     (
         "key unknown",
         [("  runs: 20", "  runs: 20\n  dollars: 3")],
         (
-            "22: budget.dollars: unknown key (known here: runs, experiments, duration, until, gpu_hours, cost_usd, "
-            "ask_above_gpu_hours, ask_above_cost_usd)"
+            "22: budget.dollars: unknown key (known here: runs, experiments, duration, until, gpu_hours, llm_tokens, "
+            "cost_usd, ask_above_gpu_hours, ask_above_cost_usd)"
         ),
     ),
     (
@@ -212,6 +212,19 @@ BROKEN: tuple[Case, ...] = (
     (
         "money without a price",
         [("runs: 20", "cost_usd: 5")],
+        (
+            "21: budget.cost_usd: counts nothing: by the prices every run is free "
+            "(set prices.gpu_hour_usd (with backend.gpus), prices.slot_hour_usd or prices.run_usd)"
+        ),
+    ),
+    (
+        "tokens alone",
+        [("runs: 20", "llm_tokens: 5")],
+        "20: budget: sets no limit (give at least one of runs, experiments, duration, until, gpu_hours, cost_usd)",
+    ),
+    (
+        "money for calls alone",
+        [("runs: 20", "cost_usd: 5\nprices: {models: {big: {input_million_usd: 3}}}")],
         (
             "21: budget.cost_usd: counts nothing: by the prices every run is free "
             "(set prices.gpu_hour_usd (with backend.gpus), prices.slot_hour_usd or prices.run_usd)"

@@ -41,7 +41,8 @@ def call(where: Path, *words: str) -> Called:
 def state_of(root: Path) -> dict[str, str]:
     """Every file below `root` by its content and every folder, and what git says of the checkout.
 
-    Git's loose objects and the folders that its refs stood in are left out.
+    Git's loose objects and the folders that its refs stood in are left out, and what SQLite leaves beside a database
+    that was only read.
     """
     state = {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
@@ -49,6 +50,7 @@ def state_of(root: Path) -> dict[str, str]:
         if not str(path.relative_to(root)).startswith(
             (".git/objects", ".git/refs") if path.is_dir() else ".git/objects"
         )
+        and not (path.name.endswith("-shm") or (path.name.endswith("-wal") and not path.stat().st_size))
     }
     if (root / ".git").exists():
         for words in ("worktree list --porcelain", "for-each-ref", "status --porcelain"):

@@ -12,6 +12,7 @@ import pytest
 import nightlab
 from nightlab.knowledge.ledger import Ledger
 from tests.face.calling import call, state_of
+from tests.small_disk import small_disk
 
 COMMANDS = [
     "init",
@@ -45,7 +46,7 @@ def winner(night: Path) -> int:
 def test_status_says_how_it_ended(night: Path) -> None:
     called = call(night, "status")
     assert called.status == 0
-    for words in ("finished: every verdict is in", "val_loss 1.99", "confirmed", "interval −0.3", "of 30 runs"):
+    for words in ("finished: every verdict is in", "val_loss 1.99", "confirmed", "% interval −0.", "of 30 runs"):
         assert words in called.out
     assert "slot" not in called.out
     assert call(night, "status", "--watch").out == called.out
@@ -186,3 +187,17 @@ def test_the_help_names_every_command_whole(tmp_path: Path, monkeypatch: pytest.
         called = call(tmp_path, *command.split(), "--help")
         assert called.status == 0 and called.out.startswith(f"Usage: nightlab {command}")
         assert max(map(len, called.out.splitlines())) <= 80
+
+
+def test_on_a_completely_full_disk_everything_can_still_be_read(night: Path, tmp_path: Path) -> None:
+    commands = ["status", "status --json", "results", "show 1", "show 1 --json", "logs 1", "diff 1"]
+    with small_disk(tmp_path / "disk", 64) as disk:
+        place = disk.folder / "repo"
+        shutil.copytree(night, place, symlinks=True)
+        before = {words: call(place, *words.split()) for words in commands}
+        assert {called.status for called in before.values()} == {0}
+        disk.fill()
+        for words in commands:
+            called = call(place, *words.split())
+            assert called == before[words], words
+        assert "make room there" in call(place, "report").err

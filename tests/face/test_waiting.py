@@ -35,7 +35,7 @@ def test_a_plan_that_is_approved_is_carried_out(tmp_path: Path) -> None:
     assert call(root, "answer", "plan", "no").status == 2
     done = call(root, "run")
     assert done.status == 0 and "finished: every verdict is in" in done.out
-    assert "lr-0-01" in call(root, "results").out
+    assert "No confirmed improvement. None of 1 experiment beat" in call(root, "results").out
 
 
 def test_a_plan_that_is_refused_ends_the_study_with_a_report(tmp_path: Path) -> None:

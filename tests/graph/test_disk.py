@@ -22,7 +22,7 @@ from nightlab.night import run_night
 from tests.small_disk import SmallDisk, small_disk
 from tests.task import make_repository, study_data
 
-BUDGET = {"runs": 11}
+BUDGET = {"runs": 16}
 
 
 @pytest.fixture
@@ -96,7 +96,9 @@ def test_a_full_disk_pauses_the_night_and_the_same_command_ends_it(disk: SmallDi
         assert all(run.state in (RunState.REVIEWED, RunState.FAILED) for run in runs)
         assert {run.cause for run in runs if run.state is RunState.FAILED} <= {"exit-status", "lost"}
         assert night.ran() >= sum(run.state is RunState.REVIEWED for run in runs) + 1
-        assert [(q.answer, q.answered_by) for q in ledger.questions()] == [("made", "nightlab")]
+        assert [(q.answer, q.answered_by) for q in ledger.questions() if q.id.startswith("disk")] == [
+            ("made", "nightlab")
+        ]
         assert ledger.verdicts()
     assert "tiny" in night.paths.final_report_md.read_text()
     assert not night.paths.reserve.exists()
@@ -123,8 +125,10 @@ def test_with_little_room_no_job_is_started_and_the_lab_goes_on_by_itself(disk: 
     stdout, stderr = lab.communicate()
     assert lab.returncode == 0, stdout + stderr
     with night.ledger() as ledger:
-        assert len(ledger.runs()) == BUDGET["runs"]
-        assert [(q.answer, q.answered_by) for q in ledger.questions()] == [("made", "nightlab")]
+        assert ended < len(ledger.runs()) <= BUDGET["runs"]
+        assert [(q.answer, q.answered_by) for q in ledger.questions() if q.id.startswith("disk")] == [
+            ("made", "nightlab")
+        ]
         assert night.ran() == len(ledger.runs(states=[RunState.REVIEWED])) + 1
 
 

@@ -159,7 +159,8 @@ def test_the_deadline_ends_what_runs_and_more_time_takes_it_up_again(study: Path
         again = [run for run in lab.ledger.runs() if run.attempt == 2]
         assert {(r.number, r.seed) for r in again} >= {(r.number, r.seed) for r in cut if r.number == 0}
         assert spent < lab.ledger.spend_totals().runs <= 12
-        assert len(lab.ledger.runs(states=(RunState.REVIEWED,))) == 2 + 1 + 2 * 2
+        reviewed = [(run.number, run.seed) for run in lab.ledger.runs(states=(RunState.REVIEWED,))]
+        assert len(set(reviewed)) == len(reviewed) >= 2 + 1 + 2 * 2
 
 
 def run_study(file: Path, *, later: timedelta, until: Callable[[Lab], bool] | None = None) -> StudyStatus:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from nightlab.graph.checkpoints import mend_checkpoints, open_checkpoints
 from nightlab.graph.opening import locate
 from nightlab.graph.process import hold_study
 from nightlab.graph.recovery import Recovery, recover, refuse_gaps
+from nightlab.graph.retelling import missing_events
 from nightlab.knowledge.ledger import Ledger
 from nightlab.knowledge.lessons import read
 from nightlab.knowledge.records import Question, RunState, StudyStatus
@@ -43,17 +45,24 @@ def rebuilt(file: Path) -> Recovery | None:
 
 
 @pytest.fixture
-def ended(finished_night: Path, tmp_path: Path) -> Path:
+def backed_up(finished_night: Path, tmp_path: Path) -> Path:
     """A copy of a finished night, in another place."""
     shutil.copytree(finished_night.parent, tmp_path / "repo", symlinks=True)
     return tmp_path / "repo" / finished_night.name
+
+
+@pytest.fixture
+def ended(backed_up: Path) -> Path:
+    """Such a night whose copies of the ledger are lost, too."""
+    shutil.rmtree(paths_of(backed_up).backups[0].parent)
+    return backed_up
 
 
 Results = dict[str, tuple[str, list[tuple[int, str]], tuple[float | None, ...]]]
 
 
 def results(file: Path) -> Results:
-    """Variable → verdict, seeds with their ends, effect with its interval; what somebody reads in the morning."""
+    """Branch → verdict, seeds with their ends, effect with its interval; what somebody reads in the morning."""
     with Ledger.open(paths_of(file).ledger) as ledger:
         verdicts = ledger.verdicts()
         told: Results = {}
@@ -62,7 +71,7 @@ def results(file: Path) -> Results:
             effect = verdict.effect if verdict else None
             runs = sorted((run.seed, run.state.value) for run in ledger.runs(experiment.number))
             kind = f"{experiment.state}/{verdict.kind if verdict else ''}"
-            told[experiment.variable] = kind, runs, (effect.delta, effect.low, effect.high) if effect else ()
+            told[experiment.branch] = kind, runs, (effect.delta, effect.low, effect.high) if effect else ()
         return told
 
 
@@ -163,6 +172,16 @@ def test_without_the_studys_row_the_verdicts_are_computed_anew_and_equal(ended: 
     assert git(ended.parent, "branch", "-v") == branches
 
 
+def test_a_later_verdict_in_the_same_words_is_told_again(ended: Path) -> None:
+    with Ledger.open(paths_of(ended).ledger) as ledger:
+        events, row, verdict = ledger.events(), ledger.study_row(), next(iter(ledger.verdicts().values()))
+        experiments = {one.number: one for one in ledger.experiments()}
+    later = verdict.model_copy(update={"decided_at": events[-1].time + timedelta(seconds=1)})
+    assert missing_events(events, row, experiments, [], [verdict]) == []
+    (told,) = missing_events(events, row, experiments, [], [later])
+    assert (told.kind, told.number, told.time) == ("verdict", verdict.number, later.decided_at)
+
+
 def test_what_only_the_ledger_knew_is_read_from_the_damaged_one(ended: Path) -> None:
     paths = paths_of(ended)
     with Ledger.open(paths.ledger) as ledger:
@@ -170,12 +189,15 @@ def test_what_only_the_ledger_knew_is_read_from_the_damaged_one(ended: Path) -> 
             Question(id="plan", study="tiny", kind="approve-plan", text="Go on?", options=["yes"], default="yes")
         )
         ledger.answer("plan", "yes", by="me")
+        asked = {"purpose": "analysis", "model": "m", "prompt_hash": "ab"}
+        call = ledger.reserve_call("tiny/analysis", **asked, input_tokens=100, output_tokens=10, cost_usd=0.5)
         events = len(ledger.events())
     sql(paths.ledger, "DROP TABLE jobs")
     done = rebuilt(ended)
     assert done is not None and done.questions == 1
     with Ledger.open(paths.ledger) as ledger:
         assert [(q.id, q.answer, q.answered_by) for q in ledger.questions()] == [("plan", "yes", "me")]
+        assert ledger.calls() == [call], "what was spent stays spent"
         assert len(ledger.events()) == events + 1 and ledger.events()[-1].kind == "recovered"
 
 
@@ -265,11 +287,12 @@ def test_a_killed_night_goes_on_after_its_ledger_was_lost(tmp_path: Path) -> Non
         overwrite(database)
         for side in ("-wal", "-shm"):
             database.with_name(database.name + side).unlink(missing_ok=True)
+    shutil.rmtree(paths.backups[0].parent)
     paths.results_csv.write_bytes(b"number,scen")
     paths.final_report_md.write_bytes(b"\xff\xfe")
     told = subprocess.run([*command, "recover", "--study", str(rough)], capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
-    assert "Rebuilt" in told.stdout and "damaged-" in told.stdout
+    assert "Rebuilt" in told.stdout and "damaged-" in told.stdout and "no sound copy" in told.stdout
     last = subprocess.run([*command, "run", str(rough)], capture_output=True, text=True, env=environment, check=False)
     assert last.returncode == 0, last.stdout + last.stderr
 

@@ -50,6 +50,7 @@ def test_the_built_in_catalog_is_sound(catalog: Catalog) -> None:
         assert set(technique.symptoms) <= catalog.meta.symptoms.keys(), technique.id
         assert technique.evidence in catalog.meta.evidence
         assert technique.tier in catalog.meta.tiers
+        assert all(len(factor_levels(technique, name, "grpo")) == 1 for name in technique.together[1:]), technique.id
         for other in technique.conflicts:
             assert technique.id in catalog.get(other).conflicts, (technique.id, other)
 
@@ -245,4 +246,10 @@ def test_a_broken_file_is_told_in_one_line(own: Path, content: bytes, message: s
 
 def test_an_absent_file_is_told(own: Path) -> None:
     with pytest.raises(ConfigError, match=r"my_catalog\.yaml: cannot be read: No such file .*catalog\.file"):
+        load_catalog(own)
+
+
+def test_parameters_together_must_be_the_techniques_own(own: Path) -> None:
+    own.write_text(GOOD.replace("  symptoms: [cold_start, overfit]", "  together: [trick, treat]"), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"together\[1\]: treat is none of its params .it has trick"):
         load_catalog(own)

@@ -16,9 +16,11 @@ from pathlib import Path
 import pytest
 
 from nightlab.configs.study import Study
-from nightlab.errors import LedgerError
+from nightlab.errors import DiskError, LedgerError
 from nightlab.knowledge.ledger import Ledger
 from nightlab.knowledge.records import Run, RunState
+from nightlab.knowledge.tables import SCHEMA_VERSION
+from tests.small_disk import small_disk
 
 WRITER = """
 import sys
@@ -108,7 +110,7 @@ def test_two_processes_may_make_the_same_ledger_at_once(path: Path) -> None:
     code += "Ledger.open(Path(sys.argv[1])).close()"
     makers = [subprocess.Popen([sys.executable, "-c", code, path]) for _ in range(2)]
     assert [maker.wait() for maker in makers] == [0, 0]
-    assert raw(path, "SELECT value FROM meta") == [("1",)]
+    assert raw(path, "SELECT value FROM meta") == [(str(SCHEMA_VERSION),)]
 
 
 def one_line(path: Path) -> str:
@@ -123,7 +125,7 @@ def one_line(path: Path) -> str:
 def test_another_schema_version_is_refused(path: Path) -> None:
     Ledger.open(path).close()
     raw(path, "UPDATE meta SET value = '99'")
-    assert "has schema version 99, this nightlab reads 1" in one_line(path)
+    assert f"has schema version 99, this nightlab reads {SCHEMA_VERSION}" in one_line(path)
 
 
 def test_what_is_no_database_is_refused_and_left_alone(path: Path) -> None:
@@ -167,3 +169,65 @@ def test_a_record_this_version_cannot_read_is_told_in_one_line(path: Path, ledge
     ) as told:
         ledger.study_row()
     assert "\n" not in str(told.value)
+
+
+def test_reading_writes_nothing_and_sees_what_others_write(
+    path: Path, ledger: Ledger, plan: Callable[..., Run]
+) -> None:
+    run = plan(0.003)
+    with Ledger.open_to_read(path) as reader:
+        assert reader.runs() == [run] and reader.study_row() == ledger.study_row()
+        ledger.update_run(run.key, state=RunState.SUBMITTED)
+        assert reader.run(run.key).state is RunState.SUBMITTED
+        with pytest.raises(DiskError, match="read-only"):
+            reader.add_event("note", "never")
+    ledger.close()
+    content = path.read_bytes()
+    with Ledger.open_to_read(path) as reader:
+        assert len(reader.runs()) == 1
+    assert path.read_bytes() == content
+
+
+def test_to_be_read_an_empty_file_becomes_a_ledger_and_damage_is_named(path: Path) -> None:
+    path.touch()
+    with Ledger.open_to_read(path) as reader:
+        assert not reader.has_study()
+    path.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(LedgerError, match="nightlab recover"):
+        Ledger.open_to_read(path)
+
+
+@pytest.mark.parametrize("was_killed", [False, True])
+def test_on_a_full_disk_the_ledger_can_still_be_read(tmp_path: Path, study: Study, was_killed: bool) -> None:
+    end = "os.kill(os.getpid(), 9)" if was_killed else "ledger.close()"
+    code = f"""
+import os, sys
+from pathlib import Path
+from nightlab.knowledge.ledger import Ledger
+ledger = Ledger.open(Path(sys.argv[1]))
+for number in range(30):
+    ledger.add_event("note", f"event {{number}}")
+{end}
+"""
+    with small_disk(tmp_path / "small", 2) as disk:
+        place = disk.folder / "ledger.sqlite"
+        with Ledger.open(place) as ledger:
+            ledger.save_study(study, base_commit="c")
+        subprocess.run([sys.executable, "-c", code, place], check=False)
+        assert place.with_name("ledger.sqlite-wal").exists() == was_killed
+        disk.fill()
+        with Ledger.open_to_read(place) as reader:
+            assert len(reader.events()) == 30 and reader.study_row().name == "night"
+        with pytest.raises(DiskError, match="make room there"), Ledger.open(place) as ledger:
+            ledger.add_event("note", "no room")
+
+
+def test_a_folder_that_may_not_be_written_is_no_hindrance_to_reading(path: Path, study: Study) -> None:
+    with Ledger.open(path) as ledger:
+        ledger.save_study(study, base_commit="c")
+    path.parent.chmod(0o555)
+    try:
+        with Ledger.open_to_read(path) as reader:
+            assert reader.study_row().name == "night"
+    finally:
+        path.parent.chmod(0o755)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nightlab.configs.study import Scalar, Study
 from nightlab.errors import LedgerError
-from nightlab.knowledge.lessons import LevelPrior, append, current, lesson_id, make_lesson, merge, prior_from, read
+from nightlab.knowledge.lessons import append, current, lesson_id, make_lesson, merge, read
 from nightlab.knowledge.records import Effect, Experiment, Lesson, Phase, Verdict, VerdictKind
 
 START = datetime(2026, 11, 29, 22, 0, tzinfo=UTC)
@@ -204,40 +204,6 @@ def test_a_lesson_is_made_from_what_the_ledger_holds(study: Study) -> None:
     assert made.evidence == {"experiment": "04", "branch": experiment.branch, "commit": "decade"}
     assert made.id == lesson_id(made) == make_lesson(study, experiment, verdict, supersedes=["0" * 16]).id
     assert len(made.id) == 16
-
-
-def test_the_prior_counts_verdicts_and_averages_effects() -> None:
-    lessons = [
-        lesson(delta=0.02),
-        lesson(delta=0.04, study="earlier"),
-        lesson(verdict=VerdictKind.DISCARD, delta=-0.03, study="bad night"),
-        lesson("cosine", verdict=VerdictKind.PRUNED, delta=None),
-        lesson("cosine", verdict=VerdictKind.INCONCLUSIVE, delta=None),
-        lesson(0.5, verdict=VerdictKind.FAILED, delta=None),
-        lesson(0.6, parameters={"lr": 0.6, "width": 32}),
-        lesson(0.7, method="dpo"),
-    ]
-    prior = prior_from(lessons, "pydoc", "pretrain")
-    assert prior == {
-        "lr": {
-            0.003: LevelPrior(2, 1, 0, 0.03 / 3, same_scenario=True),
-            "cosine": LevelPrior(0, 1, 1, None, same_scenario=True),
-        }
-    }
-
-
-def test_other_scenarios_stand_in_only_where_this_one_is_silent() -> None:
-    elsewhere = [lesson(level, scenario="chat", delta=1.0, metric="bleu") for level in (0.003, 0.01)]
-    prior = prior_from([lesson(delta=0.02), *elsewhere], "pydoc", "pretrain")["lr"]
-    assert prior[0.003] == LevelPrior(1, 0, 0, 0.02, same_scenario=True)
-    assert prior[0.01] == LevelPrior(1, 0, 0, 1.0, same_scenario=False)
-    assert prior_from([lesson(delta=0.02), *elsewhere], "law", "pretrain")["lr"][0.003].mean_effect is None
-
-
-def test_superseded_lessons_are_not_in_the_prior() -> None:
-    old = lesson(verdict=VerdictKind.KEEP)
-    new = lesson(verdict=VerdictKind.DISCARD, supersedes=[old.id])
-    assert prior_from([old, new], "pydoc", "pretrain")["lr"][0.003].kept == 0
 
 
 def test_a_full_disk_leaves_no_half_line(path: Path) -> None:

@@ -82,6 +82,9 @@ class FactorEffect:
     level: Scalar | None
     effect: Effect | None
     label: str
+    importance: float | None = None
+    confounded_with: tuple[str, ...] = ()
+    interactions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nightlab.knowledge.records import Effect, Phase, RunState, VerdictKind
@@ -106,6 +108,14 @@ def test_factors_are_grouped_by_what_is_believed_of_them() -> None:
     assert groups["in the winner"] == ("learning_rate", "width", "activation")
     assert groups["without effect"] == ("weight_decay", "log_every")
     assert groups["not tried"] == ("warmup",)
+
+
+def test_what_the_winner_does_not_need_is_told_apart() -> None:
+    night = nights.won()
+    idle = [replace(one, label="without effect") if one.factor == "width" else one for one in night.factor_effects]
+    groups = {group.label: group.factors for group in night.report(factor_effects=idle).factors}
+    assert groups["in the winner"] == ("learning_rate", "activation")
+    assert groups["in the winner, without effect"] == ("width",)
 
 
 def test_effects_without_a_value_are_left_out_and_ranked() -> None:

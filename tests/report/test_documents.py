@@ -7,16 +7,19 @@ import json
 import re
 import stat
 from collections.abc import Callable
+from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from nightlab.knowledge.records import Phase, VerdictKind
+from nightlab.configs.files import write_atomically
+from nightlab.configs.study import Scalar
+from nightlab.knowledge.records import Effect, Phase, VerdictKind
 from nightlab.report.csv import COLUMNS, write_csv, write_tsv
 from nightlab.report.html import render_html, write_html
 from nightlab.report.markdown import escape_markdown, render_markdown, write_markdown
-from nightlab.tools.files import write_atomically
+from nightlab.report.model import StudyReport
 from tests.report import night as nights
 from tests.report.night import Night
 
@@ -129,6 +132,47 @@ def test_charts_are_there_in_both_widths_and_described() -> None:
     assert any("best learning_rate = 0.01: −0.240 bits/byte" in label for label in labels)
     assert "confirmed, 95 % interval" in text
     assert "worse →" in text
+
+
+@dataclass(frozen=True)
+class Move:
+    factor: str
+    before: Scalar | None
+    after: Scalar | None
+    parent: int
+    effect: Effect | None
+
+
+def refined() -> StudyReport:
+    night = nights.screened()
+    effect = night.effect(0.05, 0.01)
+    both = night.experiment({"learning_rate": 0.01, "width": 256}, Phase.REFINE, "width-256")
+    night.run(both, 0, Phase.REFINE, night.worse_by(-0.3))
+    night.factor_effects += [
+        nights.FactorEffect("learning_rate", None, effect, "promising", importance=0.704),
+        nights.FactorEffect("width", None, effect, "promising", importance=0.291),
+        nights.FactorEffect("log_every", None, effect, "promising", importance=0.005),
+        nights.FactorEffect("batch", 16, effect, "unknown", None, ("warmup 50",), ("width 256",)),
+    ]
+    return night.report(moves={both: Move("width", None, 256, 2, effect)})
+
+
+def test_a_move_around_the_best_so_far_is_told_against_it() -> None:
+    report = refined()
+    step = "against 02: width 128 → 256, −0.050 bits/byte, 95 % interval −0.060 … −0.040"
+    assert step in Page(render_html(report)).text
+    assert f"learning\\_rate = 0.01, width = 256; {step} |" in render_markdown(report)
+    assert {row.step is None for row in report.experiments[:-1]} == {True}
+    labels = re.findall(r"var\(--phase-refine\)", render_html(report))
+    assert labels, "refinement has a colour of its own"
+
+
+def test_shares_company_and_interactions_are_told() -> None:
+    for text in (Page(render_html(refined())).text, render_markdown(refined()).replace("\\_", "_")):
+        assert "Of the differences between the experiments, 70 % go with learning_rate and 29 % go with width." in text
+        assert "cannot be told apart from" in text and "warmup 50" in text
+        assert "does more or less with" in text and "width 256" in text
+    assert "does more or less with" not in render_markdown(nights.won().report())
 
 
 def test_documents_are_the_same_for_the_same_records() -> None:

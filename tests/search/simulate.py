@@ -67,18 +67,29 @@ class Night:
     shape: Callable[[np.random.Generator], float] = gaussian
     trials: list[Trial] = field(default_factory=list)
     numbers: dict[str, int] = field(default_factory=dict)
+    forbidden: tuple[dict[str, Scalar], ...] = ()
     busy: float = 0.0
     """Slot-time spent on runs."""
     clock: float = 0.0
 
     def __post_init__(self) -> None:
         self.factors = rank_factors(self.study, self.study.space, tiers={}, priors={})
+        # What the search plans for is what the night has.
+        backend = self.study.backend.model_copy(update={"slots": self.slots})
+        self.study = self.study.model_copy(update={"backend": backend})
         self._ends: list[tuple[float, int]] = []
 
     @property
     def history(self) -> History:
         experiments = None if self.experiments is None else self.experiments - len({*self.numbers.values()} - {0})
-        return History(self.factors, tuple(self.trials), self.runs - len(self.trials), experiments)
+        left = self.runs - len(self.trials)
+        return History(
+            self.factors,
+            trials=tuple(self.trials),
+            runs_left=left,
+            experiments_left=experiments,
+            forbidden=self.forbidden,
+        )
 
     def run(self) -> History:
         while self.step():

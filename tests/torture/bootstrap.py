@@ -1,10 +1,10 @@
-"""A lab that kills itself: wraps the functions of `BOUNDARIES` in the lab's own process, then runs the command line.
+"""A lab that kills itself: wraps the functions of `boundaries` in the lab's own process, then runs the command line.
 
 Run as a program it loads nightlab once and forks a lab for every line of JSON on stdin, since loading takes longer than
 a small night; it answers with the process id, and with the exit status once the lab has ended::
 
     {"arguments": ["run", "study.yaml"], "folder": "/…", "output": "/…/lab.log", "environment": {…}, "gate": "/…/gate",
-     "fault": ["submit", "before", 3] or null, "counts": "/…/counts.json" or null}
+     "fault": ["submit", "before", 3] or null, "counts": "/…/counts.json" or null, "runner": "/…/runner.py" or null}
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[2])
 
-from tests.torture.boundaries import BOUNDARIES, Boundary
+from tests.torture.boundaries import BOUNDARIES, HAPPENINGS, Boundary
 
 __all__ = ["Fault", "Tripwire", "hold_jobs_at", "install", "load_everything"]
 
@@ -70,7 +70,7 @@ class Tripwire:
 
 def install(wire: Tripwire) -> None:
     """Wrap every boundary. Raises AttributeError or ModuleNotFoundError for one that is no longer there."""
-    for name, boundary in BOUNDARIES.items():
+    for name, boundary in (BOUNDARIES | HAPPENINGS).items():
         _wrap(name, boundary, wire)
 
 
@@ -165,6 +165,8 @@ def _lab(order: dict[str, Any]) -> None:
     random.seed()
     wire = Tripwire(Fault(*order["fault"]) if order["fault"] else None)
     install(wire)
+    if order["runner"]:
+        _replace_runner(Path(order["runner"]))
     hold_jobs_at(Path(order["gate"]))
     sys.argv = ["nightlab", *order["arguments"]]
     from nightlab.cli.app import main
@@ -174,7 +176,21 @@ def _lab(order: dict[str, Any]) -> None:
         main()
     finally:
         if order["counts"]:
-            Path(order["counts"]).write_text(json.dumps(wire.counts))
+            _keep_counts(Path(order["counts"]), wire.counts)
+
+
+def _replace_runner(runner: Path) -> None:
+    from nightlab.tools.backends import local
+
+    local.RUNNER = runner
+
+
+def _keep_counts(file: Path, counts: dict[str, int]) -> None:
+    """The most passes of any process, in the order of the last passes."""
+    kept: dict[str, int] = json.loads(file.read_text()) if file.exists() else {}
+    for name, passes in counts.items():
+        kept[name] = max(passes, kept.pop(name, 0))
+    file.write_text(json.dumps(kept))
 
 
 def _fork(order: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["BOUNDARIES", "Boundary"]
+__all__ = ["BOUNDARIES", "PRUNING", "Boundary"]
 
 
 class Boundary(NamedTuple):
@@ -35,8 +35,10 @@ BOUNDARIES: dict[str, Boundary] = {
     "checkpoint": Boundary("langgraph.checkpoint.sqlite:SqliteSaver.put"),
     "checkpoint writes": Boundary("langgraph.checkpoint.sqlite:SqliteSaver.put_writes"),
     "checkpoint pruning": Boundary("nightlab.graph.checkpoints:prune"),
+    "ledger copy": Boundary("nightlab.knowledge.backup:back_up"),
     # an experiment is planned and prepared
     "plan": Boundary("nightlab.knowledge.ledger:Ledger.plan"),
+    "reservation": Boundary("nightlab.knowledge.spend_book:SpendBook.reserve"),
     "branch and worktree": Boundary("nightlab.worktrees.trees:Worktrees.ensure_branch_tree"),
     "replica worktree": Boundary("nightlab.worktrees.trees:Worktrees.ensure_replica_tree"),
     "worktree add": Boundary("nightlab.worktrees.trees:Worktrees._add"),
@@ -49,6 +51,7 @@ BOUNDARIES: dict[str, Boundary] = {
     "submission recorded": Boundary("nightlab.knowledge.ledger:Ledger.adopt"),
     "observe": Boundary("nightlab.tools.backends.local:LocalBackend.poll"),
     "end recorded": Boundary("nightlab.agents.evaluation:record_end"),
+    "settlement": Boundary("nightlab.knowledge.spend_book:SpendBook.settle"),
     "collect": Boundary("nightlab.agents.evaluation:measure"),
     "observation": Boundary("nightlab.knowledge.ledger:Ledger.record_observation"),
     "audit": Boundary("nightlab.agents.review:audit_run"),
@@ -62,6 +65,32 @@ BOUNDARIES: dict[str, Boundary] = {
     "conclusion": Boundary("nightlab.agents.review:conclude_experiment"),
     # the morning
     "last clearing": Boundary("nightlab.worktrees.trees:Worktrees.remove_all"),
-    "document": Boundary("nightlab.tools.files:write_atomically"),
+    "document": Boundary("nightlab.configs.files:write_atomically"),
     "report files": Boundary("nightlab.report.write:write_files"),
 }
+
+PRUNING: dict[str, Boundary] = {
+    "prune": Boundary("nightlab.agents.pruning:prune_job"),
+    "cancel": Boundary("nightlab.tools.backends.local:LocalBackend.cancel"),
+    "pruned recorded": Boundary("nightlab.agents.pruning:record_pruned"),
+    "curve kept": Boundary("nightlab.agents.pruning:keep_curve"),
+}
+"""Passed only in nights in which a run falls behind (tests/graph/test_pruning.py)."""
+
+HAPPENINGS: dict[str, Boundary] = {
+    # a job that stands still
+    "watchdog's end": Boundary("nightlab.agents.watchdog:_end"),
+    "cancel": Boundary("nightlab.tools.backends.local:LocalBackend.cancel"),
+    # equal failures, a soft limit: questions
+    "breaker": Boundary("nightlab.graph.decisions:failure_question"),
+    "question": Boundary("nightlab.graph.questions:raise_question"),
+    "question recorded": Boundary("nightlab.knowledge.ledger:Ledger.ask"),
+    "safe answers": Boundary("nightlab.knowledge.ledger:Ledger.settle_questions"),
+    "interrupt": Boundary("nightlab.graph.nodes:ask"),
+    "answer": Boundary("nightlab.knowledge.ledger:Ledger.answer"),
+    # what people are told
+    "notice": Boundary("nightlab.tools.notify.notifier:Notifier.send"),
+    "notice delivered": Boundary("nightlab.tools.notify.channel:Channel._delivered"),
+    "notice recorded": Boundary("nightlab.knowledge.ledger:Ledger.mark_told"),
+}
+"""Boundaries that only an eventful night passes (`nights.EVENTFUL`)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -14,13 +15,16 @@ from pathlib import Path
 from nightlab.knowledge.records import RunState, VerdictKind
 from tests.torture.invariants import Breach, Night, examine, unchanged
 from tests.torture.matrix import Result
-from tests.torture.nights import Task, family, kill_family
+from tests.torture.nights import Nursery, Task, family, kill_family
 
-__all__ = ["complete", "power_cuts", "random_kills", "random_stops", "twins"]
+__all__ = ["complete", "cuts_at_the_start", "power_cuts", "random_kills", "random_stops", "twins"]
 
 START_SECONDS = 2.5
 """About what it takes to load nightlab and to check a study; half of all kills fall into it."""
 MOST_KILLS_A_NIGHT = 7
+CUTS = ("before the mark", "before the command", "after the command")
+CUT_EVERY = 1
+CUT_RUNS = 10
 JOB_SECONDS = 0.4
 LONGEST_SECONDS = 240.0
 STOPPED = (0, 130, -signal.SIGTERM, -signal.SIGINT)
@@ -61,6 +65,24 @@ def power_cuts(folder: Path, chance: random.Random, cuts: int, night_seconds: fl
         lab.wait()
         done += 1
     return _result(f"{done} power cuts", done, task, _retried)
+
+
+def cuts_at_the_start(nursery: Nursery, folder: Path) -> Result:
+    """One night in which the machine dies around a command's start: before the job is marked as started, between the
+    mark and the command, and right after the command has begun. Where it may have begun it does not begin again."""
+    task = Task(folder, runs=CUT_RUNS)
+    done, breaches = 0, []
+    for when in CUTS:
+        task.cut.write_text(json.dumps({"when": when, "skip": CUT_EVERY}))
+        done += nursery.run(task) == -signal.SIGKILL
+        kill_family(family(task))
+    if status := nursery.run(task):
+        return Result("cuts at a command's start", done, [_ended_badly(task, status, "taking over")])
+    night = Night.of(task)
+    lost = [run for run in night.runs if run.cause == "lost"]
+    if done != len(CUTS) or len(lost) != len(CUTS) - 1:
+        breaches.append(Breach("wrong", f"{done} of {len(CUTS)} cuts were made, and {len(lost)} runs lost"))
+    return Result("cuts at a command's start", done, [*breaches, *examine(night), *_retried(night)])
 
 
 def random_stops(folder: Path, chance: random.Random, stops: int, night_seconds: float) -> Result:

@@ -1,4 +1,4 @@
-"""One nursery and one undisturbed night for all crash tests."""
+"""One nursery and one undisturbed, eventful night for all crash tests."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.torture.matrix import Reference, undisturbed
+from tests.torture.events import undisturbed_events
+from tests.torture.matrix import Reference
 from tests.torture.nights import Nursery
-
-RUNS = 12
-"""Enough for a night that does everything, and confirms something."""
 
 
 @pytest.fixture(scope="package")
@@ -21,4 +19,4 @@ def nursery() -> Iterator[Nursery]:
 
 @pytest.fixture(scope="package")
 def calm(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Reference:
-    return undisturbed(nursery, tmp_path_factory.mktemp("torture") / "calm", runs=RUNS)
+    return undisturbed_events(nursery, tmp_path_factory.mktemp("torture") / "calm")

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from nightlab.knowledge.records import (
     StudyStatus,
     Verdict,
 )
+from nightlab.knowledge.restoring import salvage
 from tests.task import git
 from tests.torture.nights import Task, family, response
 
@@ -55,6 +57,8 @@ class Night:
     verdicts: dict[int, list[Verdict]]
     events: Counter[tuple[str, int | None, str]]
     questions: list[Question]
+    told: dict[str, datetime]
+    """Notices that the ledger says were delivered, with their times."""
     reserved_runs: int
     settled_runs: int
     wall_seconds: float
@@ -87,6 +91,7 @@ class Night:
                 verdicts={number: ledger.verdict_history(number) for number in experiments},
                 events=Counter((event.kind, event.number, event.text) for event in ledger.events()),
                 questions=ledger.questions(),
+                told=dict(salvage(task.paths.ledger).told),
                 reserved_runs=totals.runs,
                 settled_runs=totals.settled_runs,
                 wall_seconds=totals.wall_seconds,
@@ -159,7 +164,8 @@ def _records(night: Night) -> Iterator[Breach]:
 
 
 def _crashes(night: Night, run: Run) -> bool:
-    return night.experiments[run.number].parameters["crash"] == "yes"
+    parameters = night.experiments[run.number].parameters
+    return parameters["crash"] != "no" or parameters.get("hang") == "yes"
 
 
 def _budget(night: Night) -> Iterator[Breach]:
@@ -315,6 +321,7 @@ def _differences(night: Night, calm: Night) -> Iterator[Breach]:
         ("runs", _runs(night), _runs(calm)),
         ("verdicts", _verdicts(night), _verdicts(calm)),
         ("events", _events(night), _events(calm)),
+        ("questions", _questions(night), _questions(calm)),
         ("lessons", _told(night), _told(calm)),
         ("commits", _commits(night), _commits(calm)),
         ("files", _names(night), _names(calm)),
@@ -342,6 +349,10 @@ def _events(night: Night) -> Counter[str]:
     # The base commit, in the first event, holds its own time.
     told = {event: times for event, times in night.events.items() if event[0] != "started"}
     return Counter({f"{kind} {number} {text}": times for (kind, number, text), times in told.items()})
+
+
+def _questions(night: Night) -> Counter[str]:
+    return Counter(f"{q.id} ({q.kind}): {q.text} {q.answer}, by {q.answered_by}" for q in night.questions)
 
 
 def _commits(night: Night) -> Counter[str]:

@@ -13,7 +13,17 @@ from tests.torture.boundaries import BOUNDARIES
 from tests.torture.invariants import Breach, Night, compare, examine, unchanged
 from tests.torture.nights import HUNG, Nursery, Task
 
-__all__ = ["Reference", "Result", "examine_against", "faults_of", "strike", "stutter", "undisturbed"]
+__all__ = [
+    "Reference",
+    "Result",
+    "ended_badly",
+    "examine_against",
+    "faults_of",
+    "strike",
+    "stutter",
+    "to_the_end",
+    "undisturbed",
+]
 
 
 MOST_DEATHS = 300
@@ -35,23 +45,25 @@ class Result(NamedTuple):
     """How many times its lab was really killed."""
     breaches: list[Breach]
     nights: int = 1
+    task: Task | None = None
+    """Of the night, where it was one."""
 
 
-def undisturbed(nursery: Nursery, folder: Path, *, runs: int) -> Reference:
+def undisturbed(nursery: Nursery, folder: Path, *, runs: int, target: str | None = None) -> Reference:
     """Raises AssertionError when even this night does not come to its end."""
-    task = Task(folder, runs=runs, gated=True)
+    task = Task(folder, runs=runs, gated=True, target=target)
     counts = task.folder / "counts.json"
-    status = nursery.run(task, counts=counts)
+    status = nursery.proceed(task, counts=counts)
     assert status == 0, task.said()
     return Reference(Night.of(task), json.loads(counts.read_text()))
 
 
-def faults_of(counts: dict[str, int]) -> Iterator[tuple[Fault, ...]]:
+def faults_of(counts: dict[str, int], boundaries: Iterable[str] = BOUNDARIES) -> Iterator[tuple[Fault, ...]]:
     """Each boundary, before and after, at its first, middle and last pass.
 
     Where it dies in the middle, the lab that takes over dies at its own first pass, too.
     """
-    for name in BOUNDARIES:
+    for name in boundaries:
         last = counts[name]
         for when in ("before", "after"):
             for turn in sorted({1, (last + 1) // 2, last}):
@@ -59,19 +71,21 @@ def faults_of(counts: dict[str, int]) -> Iterator[tuple[Fault, ...]]:
                 yield (Fault(name, when, turn), *again)
 
 
-def strike(nursery: Nursery, folder: Path, faults: Iterable[Fault], calm: Night, *, runs: int) -> Result:
+def strike(
+    nursery: Nursery, folder: Path, faults: Iterable[Fault], calm: Night, *, runs: int, target: str | None = None
+) -> Result:
     """One night whose labs die at `faults`, one after the other; a fault that a lab does not meet lets it finish."""
-    task = Task(folder, runs=runs, gated=True)
+    task = Task(folder, runs=runs, gated=True, target=target)
     faults = list(faults)
     fired, breaches = 0, []
     for fault in faults:
-        status = nursery.run(task, fault)
+        status = nursery.proceed(task, fault)
         if status == -signal.SIGKILL:
             fired += 1
         elif status:
-            breaches.append(_ended_badly(task, status))
+            breaches.append(ended_badly(task, status))
     breaches += to_the_end(nursery, task) or examine_against(nursery, task, calm)
-    return Result(", then ".join(map(str, faults)), fired, breaches)
+    return Result(", then ".join(map(str, faults)), fired, breaches, task=task)
 
 
 def stutter(nursery: Nursery, folder: Path, fault: Fault, calm: Night, *, runs: int) -> Result:
@@ -83,17 +97,17 @@ def stutter(nursery: Nursery, folder: Path, fault: Fault, calm: Night, *, runs: 
         fired += status == -signal.SIGKILL
     breaches = to_the_end(nursery, task) or examine_against(nursery, task, calm)
     if status:
-        breaches.append(_ended_badly(task, status))
+        breaches.append(ended_badly(task, status))
     return Result(f"always {fault}", fired, breaches)
 
 
 def to_the_end(nursery: Nursery, task: Task) -> list[Breach]:
     """One more lab, which nobody kills."""
-    status = nursery.run(task)
-    return [_ended_badly(task, status)] if status else []
+    status = nursery.proceed(task)
+    return [ended_badly(task, status)] if status else []
 
 
-def _ended_badly(task: Task, status: int) -> Breach:
+def ended_badly(task: Task, status: int) -> Breach:
     how = "did not end" if status == HUNG else f"ended with status {status}"
     return Breach("wrong", f"a lab {how}: {' | '.join(task.said().splitlines()[-3:])}")
 
@@ -104,5 +118,5 @@ def examine_against(nursery: Nursery, task: Task, calm: Night | None) -> list[Br
     breaches = examine(night) + (compare(night, calm) if calm else [])
     status = nursery.run(task)
     if status:
-        breaches.append(_ended_badly(task, status))
+        breaches.append(ended_badly(task, status))
     return breaches + unchanged(night, Night.of(task))

@@ -13,12 +13,14 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import psutil
 
 from nightlab.configs.paths import StudyPaths
 from nightlab.configs.study import Scalar
+from nightlab.knowledge.ledger import Ledger
+from nightlab.knowledge.records import StudyStatus
 from nightlab.tools.backends.local import MARK
 from tests.task import TRAIN, commit_all, make_repository, study_data
 from tests.torture.bootstrap import Fault
@@ -26,6 +28,7 @@ from tests.torture.bootstrap import Fault
 __all__ = ["BOOTSTRAP", "HUNG", "Nursery", "Task", "family", "kill_family", "response"]
 
 BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
+DEADLY_RUNNER = Path(__file__).with_name("deadly_runner.py")
 HUNG = 124
 """Exit status of a lab that had to be killed because it came to no end."""
 LONGEST_SECONDS = 180.0
@@ -46,6 +49,40 @@ while os.environ[{mark!r}].startswith({logs!r}) and not os.path.exists({gate!r})
 when the next run is planned then does not hang on how long a killed lab was away."""
 
 
+EVENTS = """\
+import json, sys
+_parameters = json.load(open(sys.argv[sys.argv.index("--params") + 1]))
+if _parameters["crash"] == "more":
+    sys.exit("boom: out of luck")
+if _parameters["hang"] == "yes":
+    print("loss: nan\\n" * 5, flush=True)
+    time.sleep(600)
+"""
+"""Put before it in an eventful night: a second way to crash, and a run that loses its loss and then hangs."""
+
+EVENTFUL: dict[str, Any] = {
+    "space": {
+        "lr": {"levels": [0.01], "tier": 2},
+        "crash": {"levels": ["yes", "more"], "tier": 1},
+        "hang": {"levels": ["yes"], "tier": 1},
+    },
+    "approvals": {
+        "plan": {"policy": "ask-with-default", "deadline": "0.5s"},
+        "repeated_failure": {"policy": "ask-with-default", "deadline": "0.1s"},
+        "spend": "ask",
+    },
+    "search": {"baseline_replicates": 2, "confirm_candidates": 1, "confirm_seeds": 2},
+    "failures": {"breaker": 2},
+    "watchdog": {"every": "0.1s"},
+    "prices": {"run_usd": 1.0},
+    "notify": {"targets": ["env:TORTURE_TARGET"]},
+}
+"""A night in which everything happens: a job hangs, a factor's runs all crash, the plan and what to do about the
+crashes are asked with a deadline that passes, and a person is asked whether more may be spent."""
+SOFT_LIMIT_USD = 7.0
+"""Reached once both ways to crash were tried: the breaker comes first (see `damage.MOMENTS`)."""
+
+
 def response(parameters: Mapping[str, Scalar], seed: int) -> float:
     """What the task's training script prints for a configuration and a seed."""
     names = ("lr", "width", "color")
@@ -57,10 +94,20 @@ def response(parameters: Mapping[str, Scalar], seed: int) -> float:
 
 
 class Task:
-    """One training repository with its study, and the place of everything a test reads from it."""
+    """One training repository with its study, and the place of everything a test reads from it.
+
+    With a `target` for notifications, an Apprise address, its night is eventful.
+    """
 
     def __init__(
-        self, folder: Path, *, slots: int = 1, seconds: float = 0.0, runs: int = 30, gated: bool = False
+        self,
+        folder: Path,
+        *,
+        slots: int = 1,
+        seconds: float = 0.0,
+        runs: int = 30,
+        gated: bool = False,
+        target: str | None = None,
     ) -> None:
         self.folder = folder.resolve()
         self.root = self.folder / "repository"
@@ -68,23 +115,40 @@ class Task:
         self.temporary = self.folder / "tmp"
         self.output = self.folder / "output"
         self.gate = self.folder / "gate"
+        self.cut = self.folder / "cut.json"
+        """When the machine is to die; see `deadly_runner`."""
         self.temporary.mkdir(parents=True)
+        self.target = target
         data = study_data()
-        parameters = data["parameters"] | {"seconds": seconds}
+        parameters = data["parameters"] | {"seconds": seconds} | ({"hang": "no"} if target else {})
         backend = data["backend"] | {"slots": slots}
-        self.file = make_repository(self.root, backend=backend, parameters=parameters, budget={"runs": runs})
+        budget: dict[str, Any] = {"runs": runs} | ({"ask_above_cost_usd": SOFT_LIMIT_USD} if target else {})
+        more = EVENTFUL if target else {}
+        self.file = make_repository(self.root, backend=backend, parameters=parameters, budget=budget, **more)
         (self.root / "params.json").write_text(json.dumps(parameters, indent=2) + "\n")
         self.paths = StudyPaths(self.root, data["study"])
         before = NOTE.format(notes=str(self.notes), mark=MARK)
         if gated:
             before += GATE.format(gate=str(self.gate), mark=MARK, logs=str(self.paths.logs))
+        if target:
+            before += EVENTS
         (self.root / "train.py").write_text(before + TRAIN)
         self.head = commit_all(self.root, "note executions")
 
     @property
     def environment(self) -> dict[str, str]:
         # A folder of its own: what a killed lab leaves among the system's temporary files is left over, too.
-        return {"TMPDIR": str(self.temporary), "PYTHONWARNINGS": "default"}
+        own = {"TMPDIR": str(self.temporary), "PYTHONWARNINGS": "default"}
+        return own | ({"TORTURE_TARGET": self.target} if self.target else {})
+
+    def asked(self) -> str | None:
+        """The question for whose answer its lab has ended, if that is why it has."""
+        if not self.paths.ledger.exists():
+            return None
+        with Ledger.open(self.paths.ledger) as ledger:
+            if not ledger.has_study() or ledger.study_row().status is not StudyStatus.WAITING:
+                return None
+            return next(question.id for question in ledger.questions(open_only=True) if question.deadline is None)
 
     def executions(self) -> list[str]:
         """The job folder of every execution, dry runs too, in the order they began."""
@@ -130,16 +194,20 @@ class Nursery:
         self.process.wait()
         self.process.stdout.close()
 
-    def start(self, task: Task, fault: Fault | None = None, *, counts: Path | None = None) -> psutil.Process | None:
-        """Start a lab, which must have ended before the next is started; None when it has ended already."""
+    def start(
+        self, task: Task, fault: Fault | None = None, *words: str, counts: Path | None = None
+    ) -> psutil.Process | None:
+        """Start a lab (or another command, of these words), which must have ended before the next is started; None when
+        it has ended already."""
         order = {
-            "arguments": ["run", str(task.file)],
+            "arguments": words or ["run", str(task.file)],
             "folder": str(task.root),
             "output": str(task.output),
             "environment": task.environment,
             "gate": str(task.gate),
             "fault": fault,
             "counts": str(counts) if counts else None,
+            "runner": str(DEADLY_RUNNER) if task.cut.exists() else None,
         }
         assert self.process.stdin and self.process.stdout
         self.process.stdin.write(json.dumps(order) + "\n")
@@ -158,9 +226,20 @@ class Nursery:
             time.sleep(0.005)
         return int(self.process.stdout.readline())
 
-    def run(self, task: Task, fault: Fault | None = None, *, counts: Path | None = None) -> int:
-        """One lab from its start to its end; returns its exit status, negative for a signal."""
-        return self.wait(self.start(task, fault, counts=counts))
+    def run(self, task: Task, fault: Fault | None = None, *words: str, counts: Path | None = None) -> int:
+        """One lab, or another command, from its start to its end; returns its exit status, negative for a signal."""
+        return self.wait(self.start(task, fault, *words, counts=counts))
+
+    def proceed(self, task: Task, fault: Fault | None = None, *, counts: Path | None = None) -> int:
+        """Labs one after the other, and a person who answers `yes` to what they ask, until one is killed or fails, or
+        the night is over; every command is open to the fault."""
+        while True:
+            status = self.run(task, fault, counts=counts)
+            if status or (asked := task.asked()) is None:
+                return status
+            answer = ("answer", asked, "yes", "--by", "me", "--study", str(task.file))
+            if status := self.run(task, fault, *answer, counts=counts):
+                return status
 
 
 def _is_alive(process: psutil.Process) -> bool:

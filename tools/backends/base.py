@@ -78,6 +78,10 @@ class Backend(Protocol):
         """CPU seconds used so far by each running job's processes; jobs of which nothing can be told are left out."""
         ...
 
+    def gpu_shares(self, directories: Mapping[str, Path]) -> dict[str, float]:
+        """How busy each running job's busiest GPU is now, 0 to 1; jobs of which nothing can be told are left out."""
+        ...
+
     def cancel(self, directories: Mapping[str, Path]) -> Iterable[str]:
         """End the jobs with their whole process trees and return the keys of those that were still running."""
         ...

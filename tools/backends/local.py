@@ -10,6 +10,9 @@ there          any         ended
 absent         held        starting or running
 absent         free        never started, or lost: its runner died
 =============  ==========  =====================================
+
+`started.json` tells the last two apart. It is on disk before the command begins, so that a command never runs twice for
+one job: where the machine dies between the two, the job counts as lost, although it may not have begun.
 """
 
 from __future__ import annotations
@@ -30,12 +33,14 @@ from typing import Any
 
 import psutil
 
+from nightlab.configs.files import sync_folder
 from nightlab.configs.paths import JobPaths
 from nightlab.configs.study import BackendSettings
 from nightlab.errors import BackendError, DiskError
 from nightlab.knowledge.records import JobState
 from nightlab.tools.backends.base import JobSpec, JobStatus
-from nightlab.tools.backends.environment import job_environment
+from nightlab.tools.backends.environment import gpu_share, job_environment
+from nightlab.tools.backends.gpus import busy_share, gpus_now
 from nightlab.tools.backends.local_runner import KILL_SECONDS, boot_id, members, start_time, write_json
 from nightlab.tools.disk import require_space
 
@@ -89,6 +94,9 @@ class LocalBackend:
                 return str(record["pid"])
             with _claimed(paths.lock) as lock:
                 if lock is not None and not paths.result.exists():
+                    if spawned and (record := _read(paths.started)):
+                        # Lost already, as `poll` will tell: its command may have run.
+                        return str(record["pid"])
                     if spawned:
                         require_space(paths.directory, START_BYTES)
                         raise BackendError(f"job {spec.key}: its runner died at once: {_last_line(paths.stderr)}")
@@ -129,6 +137,19 @@ class LocalBackend:
             if runner is not None:
                 used[key] = _tree_cpu_seconds(runner["pid"])
         return used
+
+    def gpu_shares(self, directories: Mapping[str, Path]) -> dict[str, float]:
+        """How busy each running job's busiest GPU is now, 0 to 1; empty without NVML or its driver."""
+        gpus, shares = gpus_now(), {}
+        for key, directory in directories.items() if gpus else ():
+            paths = JobPaths(directory.absolute())
+            runner, spec = _live_runner(paths), _read(paths.spec)
+            if runner is not None and spec is not None:
+                assigned = gpu_share(self.settings.gpus, self.slots, spec["slot"])
+                share = busy_share(gpus, members(runner["pid"]).keys(), assigned)
+                if share is not None:
+                    shares[key] = share
+        return shares
 
     def cancel(self, directories: Mapping[str, Path]) -> list[str]:
         """End the jobs with their whole process trees; returns the keys of those that were still running.
@@ -197,6 +218,9 @@ def _make_folder(paths: JobPaths) -> None:
     try:
         with DiskError.at(paths.directory):
             paths.output.mkdir(parents=True, exist_ok=True)
+            # What is written in a folder outlives a power cut only if the folder itself does.
+            for parent in (paths.directory, *list(paths.directory.parents)[:2]):
+                sync_folder(parent)
     except OSError as error:
         raise BackendError(f"{paths.directory}: the job's folder cannot be made: {error.strerror}") from error
 

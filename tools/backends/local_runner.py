@@ -244,12 +244,6 @@ class Runner:
         except CannotStartError as error:
             self._finish(error.exit_code, str(error))
             return
-        started = {"started_at": self.started_at.isoformat(), "command_pid": command.pid}
-        try:
-            write_json(self.directory / "started.json", self.identity | started)
-        except OSError:
-            self.tree.end(float(self.job["grace_seconds"]))
-            raise
         self._follow(command.pid)
         left = self.tree.end(float(self.job["grace_seconds"]))
         exit_code = self.tree.exit_codes.get(command.pid, -signal.SIGKILL)
@@ -277,6 +271,8 @@ class Runner:
             os.chdir(cwd)
         except OSError as error:
             raise CannotStartError(f"cannot enter {cwd}: {error.strerror}", NOT_EXECUTABLE) from error
+        # On disk before the command is: with the machine dying in between it might have run, and must count as lost.
+        write_json(self.directory / "started.json", self.identity | {"started_at": self.started_at.isoformat()})
         try:
             return subprocess.Popen(
                 command,

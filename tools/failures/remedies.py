@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from nightlab.configs.study import Scalar, Study, placeholders_in
+from nightlab.configs.study import Scalar, Study
 
 __all__ = ["SMALLER_BATCH", "BatchNames", "ChangedRetry", "batch_names", "changed_retry"]
 
@@ -133,11 +133,9 @@ def _count(value: Scalar | None) -> int:
 
 
 def _free(study: Study, name: str) -> bool:
-    """Whether a retry may set a parameter: it is not locked, no factor requires its value, and the run hears of it."""
-    launcher = study.launcher
-    heard = launcher.parameters.via != "template" or name in placeholders_in(launcher.command)
-    needed = any(name in factor.requires for factor in study.space.values())
-    return heard and not needed and name not in study.locked
+    """Whether a retry may set a parameter: it is not locked, no rule names its value, and the run hears of it."""
+    rules = [study.plain(factor.requires) for factor in study.space.values()] + [study.plain(r) for r in study.forbid]
+    return study.reaches_runs(name) and name not in study.locked and not any(name in rule for rule in rules)
 
 
 def _other_port(key: str) -> tuple[dict[str, str], str]:

@@ -164,7 +164,8 @@ class Channel:
             self._count(failed=len(group))
 
     def _delivered(self, notice: Notice) -> bool:
-        heading, body = self._safe(notice.heading, _HEADING_CHARACTERS), self._safe(notice.body, _BODY_CHARACTERS)
+        heading = self._safe(notice.heading, _HEADING_CHARACTERS)
+        body = "\n".join((self._safe(notice.body, _BODY_CHARACTERS), *notice.links))
         try:
             self._attempts(
                 self._foreign, "a notification", lambda: self._target.deliver(heading, body, notice.urgency), False

@@ -14,11 +14,14 @@ from nightlab.knowledge.records import Effect, Question
 __all__ = [
     "Notice",
     "NoticeKind",
+    "Ways",
     "best_confirmed",
     "breaker_tripped",
     "disk_low",
     "merged",
     "question_asked",
+    "reply_noted",
+    "reply_refused",
     "study_ended",
 ]
 
@@ -54,6 +57,8 @@ class Notice:
     key: str
     title: str
     lines: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    """Lines below the others that go out whole and as they are: a link that is cut or redacted leads nowhere."""
 
     @property
     def heading(self) -> str:
@@ -77,13 +82,27 @@ def merged(notices: Sequence[Notice]) -> Notice:
     titles = tuple(f"- {notice.title}" for notice in notices[:_SHOWN_TITLES])
     hidden = len(notices) - len(titles)
     lines = (*titles, f"- and {hidden} more" if hidden else "", "", *last.lines)
-    return Notice(
-        first.kind, first.study, last.key, f"{len(notices)} messages ({first.kind}), the last: {last.title}", lines
-    )
+    links = tuple(link for notice in notices[-_SHOWN_TITLES:] for link in notice.links)
+    title = f"{len(notices)} messages ({first.kind}), the last: {last.title}"
+    return Notice(first.kind, first.study, last.key, title, lines, links)
 
 
-def question_asked(question: Question, *, report: Path, deadline: datetime | None = None) -> Notice:
-    """A question, with the command for each answer and what happens without one."""
+@dataclass(frozen=True)
+class Ways:
+    """How a question is answered from where it is told, besides `nightlab answer`."""
+
+    link: str | None = None
+    """The question's own page."""
+    by_reply: bool = False
+    """Whether messages on the study's ntfy topic are heard."""
+
+
+def question_asked(
+    question: Question, *, report: Path, deadline: datetime | None = None, ways: Ways | None = None
+) -> Notice:
+    """A question, with the command for each answer, what happens without one, and the ways to answer from afar."""
+    ways = ways or Ways()
+    reply = f"Or as a message on the study's ntfy topic: {question.id} {'|'.join(question.options)}"
     without = f"Without an answer by {deadline:%Y-%m-%d %H:%M %Z}" if deadline else "The safe answer"
     return Notice(
         NoticeKind.QUESTION,
@@ -94,8 +113,32 @@ def question_asked(question: Question, *, report: Path, deadline: datetime | Non
             question.text,
             question.evidence,
             *(f"nightlab answer {question.id} {shlex.quote(option)}" for option in question.options),
+            reply if ways.by_reply else "",
             f"{without}: {question.default}. What does not depend on it goes on.",
             f"Report so far: {report}",
+        ),
+        (f"Answer {question.id}: {ways.link}",) if ways.link else (),
+    )
+
+
+def reply_noted(study: str, reply: str, question: Question, option: str) -> Notice:
+    """A reply that was taken, for who wrote it and everyone else who was asked."""
+    title = f"question {question.id} is answered: {option}"
+    return Notice(
+        NoticeKind.QUESTION, study, f"reply/{reply}", title, (question.text, "By a reply to its notification.")
+    )
+
+
+def reply_refused(study: str, reply: str, why: str, allowed: Sequence[str]) -> Notice:
+    """A reply that answers nothing; `reply` is the message's id, `allowed` what would be understood now."""
+    return Notice(
+        NoticeKind.QUESTION,
+        study,
+        f"reply/{reply}",
+        f"a reply was not understood: {why}",
+        (
+            "What would be understood now:" if allowed else "No question is open now.",
+            *(f"- {line}" for line in allowed),
         ),
     )
 

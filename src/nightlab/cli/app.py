@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
 import sys
 import traceback
 from typing import Annotated
@@ -76,8 +77,14 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
     return "".join(PLAIN.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
 
 
+# The search works on small matrices, where several threads cost more than they give, and the cores belong to the jobs.
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
 def main() -> None:
     """Entry point of `nightlab`: a user's mistake is one line a fault on stderr and exit status 2."""
+    for variable in ONE_THREAD:
+        os.environ.setdefault(variable, "1")
     codecs.register_error("nightlab-plain", _plain)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -21,6 +21,9 @@ __all__ = ["register"]
 def inbox(
     study: StudyOption = DEFAULT,
     every: Annotated[bool, typer.Option("--all", help="Those already answered, too.")] = False,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Answer in the browser and by replies; for when no lab is running.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """What the lab asks you.
@@ -28,14 +31,21 @@ def inbox(
     Each question with its evidence, its options, and what holds without an answer.
     """
     from nightlab.graph.process import running_lab
-    from nightlab.graph.questions import DEADLINE
+    from nightlab.graph.questions import settle
     from nightlab.knowledge.records import utc_now
 
+    if serve:
+        if every or json:
+            raise typer.BadParameter("stands alone, without --all and --json", param_hint="--serve")
+        from nightlab.cli.serving import serve_questions
+
+        serve_questions(study)
+        return
     now = utc_now()
     with opened(study) as (ledger, _, place):
         # A running lab does it by itself.
         if running_lab(place.paths) is None:
-            ledger.settle_questions(now, by=DEADLINE)
+            settle(ledger, now)
         questions = ledger.questions(open_only=not every)
     if json:
         print_json([question.model_dump(mode="json") for question in questions])
@@ -69,26 +79,22 @@ def answer(
 ) -> None:
     """Answer a question of the lab."""
     from nightlab.errors import ConfigError, Fault
-    from nightlab.graph.decisions import carry_out
+    from nightlab.graph.answering import record_answer
+    from nightlab.graph.backups import copy_without_lab
     from nightlab.graph.process import running_lab
-    from nightlab.graph.questions import DEADLINE
-    from nightlab.knowledge.records import StudyStatus, utc_now
+    from nightlab.knowledge.records import StudyStatus
     from nightlab.worktrees.git import Git
 
     with opened(study) as (ledger, _, place):
-        known = {asked.id: asked for asked in ledger.questions()}
+        known = [asked.id for asked in ledger.questions()]
         if question not in known:
             mend = f"asked so far: {', '.join(known)}" if known else "nothing has been asked yet"
             raise ConfigError(Fault(f"has no question {question}", file=study, mend=mend))
-        ledger.settle_questions(utc_now(), by=DEADLINE)
-        who = by or person()
-        with ledger.transaction():
-            answered = ledger.answer(question, choice, by=who)
-            if known[question].answer is None:
-                ledger.add_event("answered", f"{answered.id}: {answered.answer}, by {who}")
-        done = carry_out(ledger, Git(place.root), answered)
+        answered, done = record_answer(ledger, Git(place.root), question, choice, by=by or person())
         is_over = ledger.study_row().status is StudyStatus.FINISHED
         is_running = running_lab(place.paths) is not None
+    if not is_running:
+        copy_without_lab(place.paths)
     if done or is_over:
         go_on = f"Now {done}." if done else "It is noted; the study has ended."
     else:

@@ -55,8 +55,11 @@ def print_json(value: Any) -> None:
 
 
 @contextmanager
-def opened(file: Path) -> Iterator[tuple[Ledger, Study, Place]]:
-    """The ledger of a study that has begun, with the study as the ledger holds it. Raises ConfigError before that."""
+def opened(file: Path, *, to_read: bool = False) -> Iterator[tuple[Ledger, Study, Place]]:
+    """The ledger of a study that has begun, with the study as the ledger holds it. Raises ConfigError before that.
+
+    `to_read`: nothing is written, so that it works on a full disk.
+    """
     from nightlab.configs.loading import load_study
     from nightlab.errors import ConfigError, Fault
     from nightlab.graph.opening import locate
@@ -69,7 +72,7 @@ def opened(file: Path) -> Iterator[tuple[Ledger, Study, Place]]:
     fault = Fault(f"the study {loaded.study.study} has not begun", file=file, mend=mend)
     if not Ledger.exists(place.paths.ledger):
         raise ConfigError(fault)
-    with carrying(place.redactor), place.open_ledger() as ledger:
+    with carrying(place.redactor), place.read_ledger() if to_read else place.open_ledger() as ledger:
         if not ledger.has_study():
             raise ConfigError(fault)
         yield ledger, ledger.study_row().study, place

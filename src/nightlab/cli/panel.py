@@ -26,6 +26,7 @@ PHASES = {
     "baseline": "measuring the baseline",
     "screen": "trying single changes",
     "combine": "combining the best changes",
+    "refine": "searching around the best so far",
     "confirm": "confirming on fresh seeds",
     "done": "every verdict is in",
 }
@@ -119,7 +120,7 @@ def _budget(snapshot: Snapshot, *, every_line: bool) -> str:
     if not every_line:
         tightest = max(limited, key=lambda line: line.share or 0.0, default=None)
         # Counts stand above, the clock in the row below.
-        limited = [tightest] if tightest and tightest.resource in ("gpu_hours", "cost_usd") else []
+        limited = [tightest] if tightest and tightest.resource in ("gpu_hours", "llm_tokens", "cost_usd") else []
     return "\n".join([", ".join(parts), *(_budget_line(line) for line in limited)])
 
 

@@ -53,7 +53,7 @@ def status(
     from nightlab.graph.process import running_lab
     from nightlab.knowledge.records import utc_now
 
-    with opened(study) as (ledger, declared, place):
+    with opened(study, to_read=True) as (ledger, declared, place):
         lab = running_lab(place.paths)
         snapshot = _snapshot(ledger, declared, place)
         if json:
@@ -102,7 +102,7 @@ def results(study: StudyOption = DEFAULT, json: JsonOption = False) -> None:
     """Every experiment: value, effect, verdict."""
     from nightlab.report.load import load_report
 
-    with opened(study) as (ledger, declared, place):
+    with opened(study, to_read=True) as (ledger, declared, place):
         report = load_report(ledger, declared, place.paths)
     if json:
         print_json([row.as_dict() for row in report.rows])
@@ -138,7 +138,7 @@ def _result_table(report: StudyReport, columns: tuple[str, ...]) -> Table:
 
 def show(number: Number, study: StudyOption = DEFAULT, json: JsonOption = False) -> None:
     """One experiment: change, reason, runs, verdict."""
-    with opened(study) as (ledger, declared, place):
+    with opened(study, to_read=True) as (ledger, declared, place):
         experiment = experiment_of(ledger, number, study)
         runs = ledger.runs(number)
         verdict = ledger.verdicts().get(number)
@@ -161,9 +161,13 @@ def show(number: Number, study: StudyOption = DEFAULT, json: JsonOption = False)
             )
             return
         from nightlab.agents.cards import describe
+        from nightlab.agents.history import history_of
+        from nightlab.search.attribution import move_of
 
+        several = len(experiment.changed) > 1
+        move = move_of(declared, history_of(ledger), number, experiment.variable) if several else None
         entries = [(run, jobs.get(run.key), observations.get(run.key)) for run in runs]
-        typer.echo(describe(declared, experiment, entries, verdict))
+        typer.echo(describe(declared, experiment, entries, verdict, move=move))
         typer.echo(f"State: {experiment.state}. Logs: {short(place.paths.experiment_logs(number))}")
 
 
@@ -179,7 +183,7 @@ def logs(
     from nightlab.configs.paths import JobPaths
     from nightlab.errors import ConfigError, Fault
 
-    with opened(study) as (ledger, _, place):
+    with opened(study, to_read=True) as (ledger, _, place):
         experiment_of(ledger, number, study)
         jobs = {job.key: JobPaths(Path(job.directory)) for job in ledger.jobs(number)}
         seeds = {run.key: run.seed for run in ledger.runs(number) if run.key in jobs}
@@ -215,7 +219,7 @@ def diff(
     from nightlab.report.numbers import level
     from nightlab.worktrees.git import Git
 
-    with opened(study) as (ledger, declared, place):
+    with opened(study, to_read=True) as (ledger, declared, place):
         experiment = experiment_of(ledger, number, study)
     if experiment.commit is None:
         message = f"experiment {number:02d} has no commit yet: it is {experiment.state}"

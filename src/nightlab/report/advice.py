@@ -231,10 +231,10 @@ def _try_untried(study: Study, report: StudyReport) -> list[Advice]:
     if report.status == "running" or report.noise is None:
         return []
     tried = {change.name for row in report.experiments for change in row.changes}
-    untried = [name for name in study.space if name not in tried]
+    untried = [name for name, one in study.space.items() if not tried & {name, *one.parameters_set}]
     if not untried:
         return []
-    levels = sum(len(study.space[name].levels or ()) or study.space[name].steps for name in untried)
+    levels = sum(len(study.space[name].settings or study.space[name].values) for name in untried)
     return [
         Advice(
             "Try what was not reached",

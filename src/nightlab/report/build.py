@@ -19,13 +19,16 @@ from nightlab.report.model import (
     MainEffectLike,
     MainEffectRow,
     Metric,
+    MoveLike,
     Setup,
     SpendLine,
     Status,
+    Step,
     StudyReport,
     Timeline,
 )
-from nightlab.report.numbers import duration, memory, money, short
+from nightlab.report.numbers import duration, level, memory, money, short
+from nightlab.report.pruned import pruned_sentence
 from nightlab.report.rows import build_rows, measure_noise
 from nightlab.report.sentences import certainty_of, choose_candidate, choose_winners, headline_of
 from nightlab.report.table import result_line
@@ -56,11 +59,14 @@ CAUSES = {
     "out-of-memory": "the run needed more memory than there was",
 }
 EXAMPLE_CHARACTERS = 200
+IDLE = "in the winner, without effect"
+"""A factor the winner changes although it is not believed to gain anything by it."""
 RESOURCES: dict[Resource, tuple[str, Callable[[float], str]]] = {
     "runs": ("runs", "{:,.0f}".format),
     "experiments": ("experiments", "{:,.0f}".format),
     "seconds": ("wall-clock time", duration),
     "gpu_hours": ("GPU-hours", "{:,.3g}".format),
+    "llm_tokens": ("LLM tokens", "{:,.0f}".format),
     "cost_usd": ("money", money),
 }
 """How each resource is called and written."""
@@ -76,6 +82,7 @@ def build_report(
     *,
     factor_effects: Iterable[FactorEffectLike] = (),
     main_effects: Iterable[MainEffectLike] = (),
+    moves: Mapping[int, MoveLike] | None = None,
     events: Iterable[str] = (),
     started_at: datetime | None = None,
     finished_at: datetime | None = None,
@@ -86,11 +93,14 @@ def build_report(
 ) -> StudyReport:
     """The report of a study at any moment of it: before the first run, in the middle, at the end.
 
-    `usage`: what the ledger says was spent; without it the jobs are added up.
+    `usage`: what the ledger says was spent; without it the jobs are added up. `moves`: by experiment, the one variable
+    by which it differs from an earlier one.
     """
     objective = study.objective
     metric = Metric(objective.metric, objective.unit, study.maximize, objective.min_effect)
-    rows = build_rows(study, experiments, runs, jobs, observations, verdicts)
+    steps = {number: _step(study, move) for number, move in (moves or {}).items()}
+    built = build_rows(study, experiments, runs, jobs, observations, verdicts)
+    rows = tuple(replace(row, step=steps.get(row.number)) for row in built)
     baseline = next((row for row in rows if row.is_baseline), None)
     wording = Wording(metric, measure_noise(baseline))
     found = list(factor_effects)
@@ -122,10 +132,12 @@ def build_report(
         experiments=rows,
         rows=tuple(result_line(row, metric, wording) for row in rows),
         factors=_factor_groups(found, winner),
+        shares=_shares(found),
         effects=_effects(study, found),
         main_effects=_main_effects(study, main_effects),
         failures=failures,
         timeline=timeline,
+        pruned=pruned_sentence(runs, jobs),
         spend=_spend(study, jobs, usage or _usage(study, runs, jobs, started_at, now), timeline, started_at),
         setup=_setup(study, experiments, runs, dict(versions or {})),
         events=tuple(events),
@@ -145,20 +157,43 @@ def influence_of(effect: Effect, min_effect: float) -> Influence:
 
 
 def _factor_groups(effects: Iterable[FactorEffectLike], winner: ExperimentRow | None) -> tuple[FactorGroup, ...]:
-    """Factors by what is believed of each as a whole; those of the winner first."""
+    """Factors by what is believed of each as a whole; those of the winner first, those it would not need apart."""
     inside = {change.name for change in winner.changes} if winner else set()
-    groups: dict[str, list[str]] = {label: [] for label in ("in the winner", *INFLUENCES)}
+    groups: dict[str, list[str]] = {label: [] for label in ("in the winner", IDLE, *INFLUENCES)}
     for effect in effects:
         if effect.level is None:
-            label = "in the winner" if effect.factor in inside else effect.label
+            label = effect.label
+            if effect.factor in inside:
+                label = IDLE if INFLUENCES.get(label) == "no effect" else "in the winner"
             groups.setdefault(label, []).append(effect.factor)
     return tuple(FactorGroup(label, tuple(factors)) for label, factors in groups.items() if factors)
+
+
+def _shares(effects: Iterable[FactorEffectLike]) -> tuple[tuple[str, float], ...]:
+    shares = [(effect.factor, effect.importance) for effect in effects if effect.level is None and effect.importance]
+    return tuple(sorted(shares, key=lambda share: -share[1]))
+
+
+def _step(study: Study, move: MoveLike) -> Step:
+    own = study.parameters.get(move.factor)
+    before, after = (own if value is None else value for value in (move.before, move.after))
+    names = ["as in the baseline" if value is None else level(value) for value in (before, after)]
+    return Step(move.parent, f"{move.factor} {names[0]} → {names[1]}", move.effect)
 
 
 def _effects(study: Study, effects: Iterable[FactorEffectLike]) -> tuple[EffectRow, ...]:
     """One row a level that has an effect."""
     rows = [
-        EffectRow(e.factor, e.level, study.parameters[e.factor], e.effect, INFLUENCES.get(e.label, "unknown"), e.label)
+        EffectRow(
+            e.factor,
+            e.level,
+            study.parameters.get(e.factor),
+            e.effect,
+            INFLUENCES.get(e.label, "unknown"),
+            e.label,
+            tuple(e.confounded_with),
+            tuple(e.interactions),
+        )
         for e in effects
         if e.level is not None and e.effect is not None
     ]
@@ -171,7 +206,7 @@ def _main_effects(study: Study, effects: Iterable[MainEffectLike]) -> tuple[Main
         MainEffectRow(
             e.factor,
             e.level,
-            study.parameters[e.factor],
+            study.parameters.get(e.factor),
             e.effect,
             influence_of(e.effect, least),
             tuple(e.confounded_with),

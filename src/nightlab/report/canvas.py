@@ -21,7 +21,13 @@ __all__ = ["BAD", "BAND", "GRID", "INK", "MUTED", "OPEN", "PHASES", "PLAIN", "SU
 
 INK, MUTED, GRID, BAND, SURFACE = "#010101", "#020202", "#030303", "#040404", "#050505"
 WON, BAD, PLAIN, OPEN = "#060606", "#070707", "#080808", "#090909"
-PHASES = {"baseline": "#0a0a0a", "screen": "#0b0b0b", "combine": "#0c0c0c", "confirm": "#0d0d0d"}
+PHASES = {
+    "baseline": "#0a0a0a",
+    "screen": "#0b0b0b",
+    "combine": "#0c0c0c",
+    "refine": "#0d0d0d",
+    "confirm": "#0e0e0e",
+}
 VARIABLES = {
     INK: "--ink",
     MUTED: "--muted",
@@ -86,9 +92,9 @@ def to_svg(figure: Figure, name: str, description: str) -> str:
     body = re.sub(r"url\(#", f"url(#{name}-", body)
     body = re.sub(r'xlink:href="#', f'href="#{name}-', body)
     body = re.sub(r"(?<=font: )([^;\"]*?px)[^;\"]*", r"\1 var(--font)", body)
-    body = re.sub(r'\b(fill|stroke)="(#0[0-9a-d]0[0-9a-d]0[0-9a-d])"', r'style="\1: \2"', body)
+    body = re.sub(r'\b(fill|stroke)="(#0[0-9a-e]0[0-9a-e]0[0-9a-e])"', r'style="\1: \2"', body)
     # Marker colours stand in style attributes only; text that looks like one is left alone.
-    body = re.sub(r"(?<=: )#0[0-9a-d]0[0-9a-d]0[0-9a-d]\b", lambda m: _variable(m.group()), body)
+    body = re.sub(r"(?<=: )#0[0-9a-e]0[0-9a-e]0[0-9a-e]\b", lambda m: _variable(m.group()), body)
     label = escape(description, quote=True)
     return f'<svg viewBox="{view_box.group(1) if view_box else ""}" role="img" aria-label="{label}">{body.strip()}'
 

@@ -20,7 +20,7 @@ __all__ = ["ROWS_SHOWN", "draw_effects", "draw_main_effects", "draw_progress", "
 
 ROWS_SHOWN = 40
 NARROW_INCHES = 6.0
-PHASE_MARKERS = {"baseline": "s", "screen": "o", "combine": "D", "confirm": "^"}
+PHASE_MARKERS = {"baseline": "s", "screen": "o", "combine": "D", "refine": "p", "confirm": "^"}
 INFLUENCE_COLOURS: dict[Influence, str] = {
     "helped": WON,
     "promising": WON,

@@ -8,9 +8,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from nightlab.configs.files import write_atomically
 from nightlab.knowledge.records import VerdictKind
 from nightlab.report.model import ExperimentRow, StudyReport
-from nightlab.tools.files import write_atomically
 
 __all__ = ["COLUMNS", "write_csv", "write_tsv"]
 

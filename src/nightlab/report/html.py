@@ -8,11 +8,11 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from nightlab.configs.files import write_atomically
 from nightlab.report.charts import ROWS_SHOWN, draw_effects, draw_main_effects, draw_progress, draw_timeline
 from nightlab.report.markdown import CONTROL
 from nightlab.report.model import StudyReport
 from nightlab.report.view import template_values
-from nightlab.tools.files import write_atomically
 
 __all__ = ["render_html", "write_html"]
 

@@ -15,7 +15,7 @@ from nightlab.knowledge.ledger import Ledger
 from nightlab.knowledge.records import StudyRow, StudyStatus, utc_now
 from nightlab.report.build import build_report
 from nightlab.report.model import StudyReport
-from nightlab.search.attribution import factor_effects
+from nightlab.search.attribution import factor_effects, moves_of
 from nightlab.search.orthogonal import main_effects
 
 __all__ = ["load_report"]
@@ -24,16 +24,17 @@ __all__ = ["load_report"]
 def load_report(ledger: Ledger, study: Study, paths: StudyPaths) -> StudyReport:
     """Everything the report shows, as the ledger stands now."""
     row = ledger.study_row()
-    history = history_of(ledger)
+    history, experiments = history_of(ledger), ledger.experiments()
     return build_report(
         study,
-        ledger.experiments(),
+        experiments,
         ledger.runs(),
         ledger.jobs(),
         {observation.key: observation for observation in ledger.observations()},
         ledger.verdicts(),
         factor_effects=factor_effects(study, history),
         main_effects=main_effects(study, history),
+        moves=moves_of(study, history, {one.number: one.variable for one in experiments}),
         events=[event.text for event in ledger.events()],
         started_at=row.started_at,
         finished_at=row.finished_at,

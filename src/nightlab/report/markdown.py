@@ -8,9 +8,9 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from nightlab.configs.files import write_atomically
 from nightlab.report.model import StudyReport
 from nightlab.report.view import template_values
-from nightlab.tools.files import write_atomically
 
 __all__ = ["Raw", "escape_markdown", "render_markdown", "write_markdown"]
 

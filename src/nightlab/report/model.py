@@ -25,12 +25,14 @@ __all__ = [
     "MainEffectLike",
     "MainEffectRow",
     "Metric",
+    "MoveLike",
     "Noise",
     "Point",
     "ResultLine",
     "Setup",
     "SpendLine",
     "Status",
+    "Step",
     "StudyReport",
     "Timeline",
 ]
@@ -50,6 +52,27 @@ class FactorEffectLike(Protocol):
     def effect(self) -> Effect | None: ...
     @property
     def label(self) -> str: ...
+    @property
+    def importance(self) -> float | None: ...
+    @property
+    def confounded_with(self) -> Sequence[str]: ...
+    @property
+    def interactions(self) -> Sequence[str]: ...
+
+
+class MoveLike(Protocol):
+    """By which one variable an experiment differs from an earlier one; a level of None is the baseline's."""
+
+    @property
+    def factor(self) -> str: ...
+    @property
+    def before(self) -> Scalar | None: ...
+    @property
+    def after(self) -> Scalar | None: ...
+    @property
+    def parent(self) -> int: ...
+    @property
+    def effect(self) -> Effect | None: ...
 
 
 class MainEffectLike(Protocol):
@@ -99,6 +122,17 @@ class Change:
     name: str
     before: Scalar | None
     after: Scalar
+
+
+@dataclass(frozen=True)
+class Step:
+    """The one variable by which an experiment differs from an earlier one, and what that alone did."""
+
+    parent: int
+    title: str
+    """`learning_rate 0.001 → 0.003`."""
+    effect: Effect | None
+    """From all runs; None where they do not tell it apart."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +186,8 @@ class ExperimentRow:
     peak_memory_bytes: int | None
     wall_seconds: float | None
     note: str
+    step: Step | None = None
+    """Where more than one variable differs from the baseline and one only from an earlier experiment."""
 
     @property
     def is_baseline(self) -> bool:
@@ -194,10 +230,15 @@ class EffectRow:
 
     factor: str
     level: Scalar
-    baseline: Scalar
+    baseline: Scalar | None
+    """None: a bundle, which has no value there."""
     effect: Effect
     influence: Influence
     label: str
+    confounded_with: tuple[str, ...] = ()
+    """What always changed together with it."""
+    interactions: tuple[str, ...] = ()
+    """Levels with which it does clearly more or less than the two add up to."""
 
     @property
     def title(self) -> str:
@@ -235,14 +276,16 @@ class MainEffectRow:
 
     factor: str
     level: Scalar
-    baseline: Scalar
+    baseline: Scalar | None
+    """None: a bundle, which has no value there."""
     effect: Effect
     influence: Influence
     confounded_with: tuple[str, ...]
 
     @property
     def title(self) -> str:
-        return f"{self.factor}: {level(self.baseline)} → {level(self.level)}"
+        before = "" if self.baseline is None else f"{level(self.baseline)} → "
+        return f"{self.factor}: {before}{level(self.level)}"
 
 
 @dataclass(frozen=True)
@@ -337,10 +380,14 @@ class StudyReport:
     rows: tuple[ResultLine, ...]
     """The experiments again, each as one line."""
     factors: tuple[FactorGroup, ...]
+    shares: tuple[tuple[str, float], ...]
+    """Factor → its share of the differences between the experiments, the largest first."""
     effects: tuple[EffectRow, ...]
     main_effects: tuple[MainEffectRow, ...]
     failures: tuple[FailureGroup, ...]
     timeline: Timeline
+    pruned: str
+    """What ending runs early has saved, in a sentence; empty where none was."""
     spend: tuple[SpendLine, ...]
     setup: Setup
     events: tuple[str, ...]

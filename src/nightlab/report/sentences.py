@@ -126,7 +126,7 @@ def _sure_of_winner(winner: ExperimentRow, study_confidence: float, wording: Wor
     if effect.confidence > study_confidence + 1e-9:
         lines.append(
             f"The interval was widened from {study_confidence * 100:.3g} % to {wording.confidence(effect)} "
-            "for the number of finalists compared."
+            "for the number of finalists compared and of looks at them."
         )
     if winner.breaches:
         lines.append(f"Guardrails that do not hold: {listing(winner.breaches)}.")

@@ -19,6 +19,7 @@ INFLUENCE_TITLES: dict[Influence, str] = {
 }
 
 EVENTS_SHOWN = 40
+LEAST_SHARE = 0.01
 
 
 def template_values(report: StudyReport) -> dict[str, Any]:
@@ -38,7 +39,15 @@ def template_values(report: StudyReport) -> dict[str, Any]:
         "percent": numbers.percent,
         "short": numbers.short,
         "events_shown": EVENTS_SHOWN,
+        "shares": numbers.listing(f"{percent} go with {name}" for name, percent in _shares(report)),
+        "any_confounded": any(row.confounded_with for row in report.effects),
+        "any_interaction": any(row.interactions for row in report.effects),
     }
+
+
+def _shares(report: StudyReport) -> list[tuple[str, str]]:
+    """The factors whose part can be seen, in percent."""
+    return [(name, numbers.percent(share)) for name, share in report.shares if share >= LEAST_SHARE]
 
 
 def _by_influence(report: StudyReport) -> list[tuple[str, Influence, list[EffectRow]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nightlab.knowledge.records import Effect, VerdictKind
-from nightlab.report.model import ExperimentRow, Influence, Metric, Noise
+from nightlab.report.model import ExperimentRow, Influence, Metric, Noise, Step
 from nightlab.report.numbers import decimals_for, fixed, interval, signed
 
 __all__ = ["INFLUENCE_MARKS", "VERDICT_MARKS", "Wording"]
@@ -66,6 +66,11 @@ class Wording:
     def both(self, effect: Effect) -> str:
         """`−0.321 bits/byte, 95 % interval −0.351 … −0.291`."""
         return f"{self.change(effect)}, {self.sure(effect)}"
+
+    def step(self, step: Step) -> str:
+        """`against 07: width 64 → 128, −0.021 bits/byte, 95 % interval −0.031 … −0.011`."""
+        what = f"against {step.parent:02d}: {step.title}"
+        return f"{what}, {self.both(step.effect)}" if step.effect else f"{what}, not to be told apart"
 
     def confidence(self, effect: Effect) -> str:
         return f"{effect.confidence * 100:.3g} %"

@@ -137,6 +137,13 @@ def test_a_lost_job_can_be_submitted_again(workshop: Workshop) -> None:
     assert JobPaths(spec.directory).stdout.read_text() == "started\n"
 
 
+def test_a_command_whose_runner_dies_as_it_begins_is_lost_and_not_as_if_it_had_never_begun(workshop: Workshop) -> None:
+    spec = workshop.spec("sh", "-c", "kill -9 $PPID; sleep 600")
+    native = workshop.backend.submit(spec)
+    assert workshop.end(spec).state is JobState.LOST
+    assert workshop.backend.find(spec.key, spec.directory) == native
+
+
 def test_a_later_process_with_the_same_id_is_not_the_job(workshop: Workshop) -> None:
     spec = workshop.start(*LONG)
     os.kill(runner_pid(spec), signal.SIGKILL)

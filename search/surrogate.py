@@ -1,0 +1,212 @@
+"""A Gaussian process over levels: what is known of the objective between the configurations that were run.
+
+The kernel is a weighted sum of an additive part (one term an axis, one a group of related axes) and of the product over
+all axes: Matérn 5/2 on the distance of ordered levels, exponential on whether categorical ones differ. Length-scales,
+noise, amplitude and the weight of the two parts are the posterior mode under weak log-normal priors.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, solve_triangular
+from scipy.optimize import minimize
+from scipy.special import expit
+
+__all__ = ["Fantasy", "Geometry", "Hyperparameters", "Surrogate", "condition", "fit"]
+
+Array = NDArray[np.float64]
+
+JITTER = 1e-8
+LENGTH_SD = 0.8
+AMPLITUDE_SD = 0.7
+ADDITIVE_LOGIT = 0.5
+MOST_STEPS = 40
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What the axes are like: which are ordered, how many levels each has, which belong together."""
+
+    ordered: tuple[bool, ...]
+    levels: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...] = ()
+    """Axes with the same values (`dropout_1`, `dropout_2`), which often act alike."""
+
+    @property
+    def axes(self) -> int:
+        return len(self.ordered)
+
+    def distances(self, one: Array, other: Array) -> Array:
+        """Distances of every pair, `(axes + groups, len(one), len(other))`, from `(points, axes)` level positions."""
+        apart: Array = np.abs(one[:, None, :] - other[None, :, :]).transpose(2, 0, 1)
+        categorical = ~np.array(self.ordered)
+        apart[categorical] = apart[categorical] > 0
+        groups = (self._between(group, one, other)[None] for group in self.groups)
+        return np.asarray(np.concatenate([apart, *groups]), dtype=float)
+
+    def _between(self, group: tuple[int, ...], one: Array, other: Array) -> Array:
+        mine, theirs = one[:, group], other[:, group]
+        if self.ordered[group[0]]:
+            between: Array = np.abs(mine.mean(axis=1)[:, None] - theirs.mean(axis=1)[None, :])
+            return between
+        values = range(self.levels[group[0]])
+        counts = [np.array([(points == value).sum(axis=1) for value in values]) for points in (mine, theirs)]
+        return np.asarray(np.abs(counts[0][:, :, None] - counts[1][:, None, :]).sum(axis=0) / 2.0, dtype=float)
+
+    @property
+    def smooth(self) -> NDArray[np.bool_]:
+        """Which components have the Matérn kernel."""
+        return np.array([*self.ordered, *(self.ordered[group[0]] for group in self.groups)])
+
+    @property
+    def expected_lengths(self) -> Array:
+        """Prior medians of the length-scales: an ordered axis is expected to change over two thirds of its levels."""
+        own = [
+            2.0 * max(1.0, (levels - 1) / 3) if ordered else 2.0
+            for ordered, levels in zip(self.ordered, self.levels, strict=True)
+        ]
+        return np.array([*own, *(4.0 for _ in self.groups)])
+
+
+def _components(geometry: Geometry, distances: Array, lengths: Array) -> tuple[Array, Array]:
+    """Kernel of each component and its derivative by the logarithm of its length-scale."""
+    scaled = distances / lengths[:, None, None]
+    smooth = geometry.smooth[:, None, None]
+    reach = np.where(smooth, math.sqrt(5.0), 1.0) * scaled
+    decay = np.exp(-reach)
+    kernel = np.where(smooth, 1.0 + reach + reach**2 / 3.0, 1.0) * decay
+    slope = np.where(smooth, reach**2 * (1.0 + reach) / 3.0, reach) * decay
+    return kernel, slope
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """The fitted kernel."""
+
+    lengths: Array
+    noise: float
+    """Variance of one run."""
+    amplitude: float
+    additive: float
+    """Weight of the additive part, 0 to 1."""
+
+    @classmethod
+    def of(cls, theta: Array) -> Hyperparameters:
+        noise, amplitude, logit = theta[-3:]
+        return cls(np.exp(theta[:-3]), math.exp(noise), math.exp(amplitude), float(expit(logit)))
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """The process given what was seen: predicts the mean and the deviation of the noise-free value."""
+
+    geometry: Geometry
+    hyperparameters: Hyperparameters
+    points: Array
+    factor: Array
+    weights: Array
+
+    @property
+    def noise_sd(self) -> float:
+        """Deviation of one run, in the units of the values it was fitted to."""
+        return math.sqrt(self.hyperparameters.noise)
+
+    def predict(self, points: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation at `(n, axes)` level positions."""
+        cross = _kernel(self.geometry, self.hyperparameters, points, self.points)
+        spread = solve_triangular(self.factor, cross.T, lower=True)
+        variance = self.hyperparameters.amplitude - (spread**2).sum(axis=0)
+        return cross @ self.weights, np.sqrt(np.maximum(variance, 1e-10))
+
+
+class Fantasy:
+    """What the process says of some points while runs are added that give just what is expected of them.
+
+    Such a run leaves every mean as it was and only shrinks deviations, so one row of the factor is all it costs.
+    """
+
+    def __init__(self, surrogate: Surrogate, points: Array) -> None:
+        """`points` (n, axes): those to be looked at, and those that may be added."""
+        self._surrogate, self._points = surrogate, points
+        cross = _kernel(surrogate.geometry, surrogate.hyperparameters, points, surrogate.points)
+        self._spread = solve_triangular(surrogate.factor, cross.T, lower=True)
+        self._added: Array = np.empty((0, len(points)))
+        self._variance = surrogate.hyperparameters.amplitude - (self._spread**2).sum(axis=0)
+        self.means: Array = cross @ surrogate.weights
+
+    @property
+    def deviations(self) -> Array:
+        """Standard deviations, `(n,)`."""
+        return np.asarray(np.sqrt(np.maximum(self._variance, 1e-10)), dtype=float)
+
+    def add(self, place: int) -> None:
+        """One run at the point `place`."""
+        found = self._surrogate.hyperparameters
+        between = _kernel(self._surrogate.geometry, found, self._points[place : place + 1], self._points)[0]
+        rest = between - self._spread.T @ self._spread[:, place] - self._added.T @ self._added[:, place]
+        row = rest / math.sqrt(max(self._variance[place], 0.0) + found.noise + JITTER)
+        self._added = np.vstack([self._added, row])
+        self._variance = self._variance - row**2
+
+
+def _kernel(geometry: Geometry, found: Hyperparameters, one: Array, other: Array) -> Array:
+    kernel, _ = _components(geometry, geometry.distances(one, other), found.lengths)
+    product = kernel[: geometry.axes].prod(axis=0)
+    mixed = found.additive * kernel.mean(axis=0) + (1 - found.additive) * product
+    return np.asarray(found.amplitude * mixed, dtype=float)
+
+
+def condition(geometry: Geometry, found: Hyperparameters, points: Array, values: Array, runs: Array) -> Surrogate:
+    """The process with these hyperparameters, given values that are means of `runs` runs each."""
+    kernel = _kernel(geometry, found, points, points)
+    kernel[np.diag_indices(len(points))] += found.noise / runs + JITTER
+    factor = np.asarray(np.linalg.cholesky(kernel), dtype=float)
+    return Surrogate(geometry, found, points, factor, cho_solve((factor, True), values))
+
+
+def fit(geometry: Geometry, points: Array, values: Array, runs: Array, noise: tuple[float, float]) -> Hyperparameters:
+    """The posterior mode of the hyperparameters; `noise`: prior median of one run's variance and its log-deviation.
+
+    `points` (n, axes) level positions, `values` (n,) standardised means, `runs` (n,) how many runs each is the mean of.
+    """
+    centre = np.array([*np.log(geometry.expected_lengths), math.log(noise[0]), 0.0, ADDITIVE_LOGIT])
+    widths = np.array([*(LENGTH_SD for _ in geometry.expected_lengths), noise[1], AMPLITUDE_SD, 1.0])
+    distances = geometry.distances(points, points)
+    bounds = [*((c - 3, c + 3) for c in centre[:-3]), (math.log(1e-5), math.log(2.0)), (-3.0, 3.0), (-4.0, 4.0)]
+    start = np.clip(centre, [low for low, _ in bounds], [high for _, high in bounds])
+
+    def loss(theta: Array) -> tuple[float, Array]:
+        likelihood, gradient = _negative_likelihood(geometry, distances, values, runs, theta)
+        away = (theta - centre) / widths
+        return likelihood + 0.5 * float(away @ away), gradient + away / widths
+
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": MOST_STEPS})
+    return Hyperparameters.of(found.x)
+
+
+def _negative_likelihood(
+    geometry: Geometry, distances: Array, values: Array, runs: Array, theta: Array
+) -> tuple[float, Array]:
+    found, axes = Hyperparameters.of(theta), geometry.axes
+    kernel, slope = _components(geometry, distances, found.lengths)
+    additive, product = kernel.mean(axis=0), kernel[:axes].prod(axis=0)
+    mixed = found.additive * additive + (1 - found.additive) * product
+    total = found.amplitude * mixed
+    total[np.diag_indices(len(values))] += found.noise / runs + JITTER
+    factor = np.linalg.cholesky(total)
+    inverse = cho_solve((factor, True), np.eye(len(values)))
+    weights = inverse @ values
+    outer = 0.5 * (inverse - np.outer(weights, weights))
+    scaled = found.amplitude * outer
+    by_length = found.additive / len(kernel) * np.einsum("kij,ij->k", slope, scaled)
+    rest = np.einsum("kij,ij->k", slope[:axes] / np.maximum(kernel[:axes], 1e-300), product * scaled)
+    by_length[:axes] += (1 - found.additive) * rest
+    by_noise = float((np.diag(outer) * found.noise / runs).sum())
+    by_amplitude = float((scaled * mixed).sum())
+    by_weight = float((scaled * (additive - product)).sum()) * found.additive * (1 - found.additive)
+    likelihood = 0.5 * float(values @ weights) + float(np.log(np.diag(factor)).sum())
+    return likelihood, np.array([*by_length, by_noise, by_amplitude, by_weight])
