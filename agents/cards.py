@@ -33,7 +33,7 @@ NEXT_STEPS = {
     "promising": "It looks better, but was not confirmed on fresh seeds: a larger budget would do that.",
     "not confirmed": "On fresh seeds the gain was not sure any more. More of them (`search.confirm_seeds`) would tell.",
     "unstable": "It fails on some seeds: find out why (`nightlab logs {number}`) before using it.",
-    "inconclusive": "Noise hides whether it does anything. More seeds (`search.replicate_ties`) would tell.",
+    "inconclusive": "Noise hides whether it does anything. More seeds would tell.",
     "discard": "None: this change is not worth having here.",
     "rejected": "Look at what the review found; the value proves nothing until that is explained.",
     "failed": "Read the log (`nightlab logs {number}`).",

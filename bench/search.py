@@ -206,12 +206,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _plan(given: argparse.Namespace, tables: Sequence[Table]) -> Plan:
     chosen = _begin(tables, given.tables, "table")
     methods = _begin(list(METHODS.values()), given.methods, "method")
-    for method in methods:
-        if method.missing:
-            raise TableError(f"{method.name} needs {method.missing}: pip install 'nightlab[bench]', or leave it out")
     unknown = set(given.scenarios or ()) - set(SCENARIOS)
     if unknown:
         raise TableError(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}")
+    for method in methods:
+        if method.missing:
+            raise TableError(f"{method.name} needs {method.missing}: pip install 'nightlab[bench]', or leave it out")
     if given.short:
         families = {table.family for table in chosen}
         chosen = [

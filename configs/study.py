@@ -336,7 +336,8 @@ class SearchSettings(Section):
     """Seeds the baseline is run with: they measure the noise. With 1 nothing is known of it until something is
     repeated."""
     replicate_ties: Annotated[int, Field(ge=0, le=5)] = 1
-    """Further seeds for a single change whose effect is too close to zero to call."""
+    """Further seeds for each of the configurations that may be the best, twice as many for the first two, before the
+    finalists are chosen; 0: none, and chance chooses among equals."""
     combine: Flag = True
     """Combine the winners in an orthogonal array."""
     combine_factors: Annotated[int, Field(ge=2, le=15)] = 7

@@ -40,8 +40,8 @@ LEFT_OUT_RUNS = 2
 """Runs of the winner without one of its changes, where budget is left."""
 RACE_SHARE = 0.3
 """Last share of exploration in which the leaders are run again before anything new is tried."""
-RACE_RUNS = (3, 3, 2, 2, 2)
-"""Runs that the first, the second … of the leaders are to have before the finalists are chosen."""
+RACE = (2, 2, 1, 1, 1)
+"""Further runs of the first, the second … of the leaders before the finalists are chosen, times `replicate_ties`."""
 
 
 def propose(study: Study, history: History, seed: int) -> list[Proposal]:
@@ -252,7 +252,8 @@ class _Planner:
         if not choices:
             return False
         leader = self.evidence.cell(self.lattice.changed(self.landscape.incumbent))
-        due = leader is not None and repeat_due(self.landscape, choices[0].expected_improvement)
+        further = self.study.search.replicate_ties > 0
+        due = further and leader is not None and repeat_due(self.landscape, choices[0].expected_improvement)
         if due and leader and self._repeat(leader, "the best so far, on too few runs to be sure of"):
             return True
         worth = worth_trying(self.landscape, choices[0], self.study.objective.min_effect)
@@ -265,9 +266,13 @@ class _Planner:
         found = sum(trial.phase in phases for trial in self.history.trials) + len(self.proposals)
         if not self.study.search.confirm or left > RACE_SHARE * (left + found):
             return False
-        for place, point in enumerate(self.landscape.leaders(len(RACE_RUNS))):
+        for place, point in enumerate(self.landscape.leaders(len(RACE))):
             cell = self.evidence.cell(self.lattice.changed(point))
-            if cell and len(cell.trials) < RACE_RUNS[place] and self._repeat(cell, "is its lead more than luck?"):
+            if (
+                cell
+                and len(cell.trials) <= self.study.search.replicate_ties * RACE[place]
+                and self._repeat(cell, "is its lead more than luck?")
+            ):
                 return True
         return False
 

@@ -12,7 +12,7 @@ from nightlab.search.history import Cell, RankedFactor
 from nightlab.search.lattice import Lattice, Point
 from nightlab.search.space import same_value
 
-__all__ = ["SingleChange", "is_tie", "opening_moves", "screened", "settling_seeds", "tie_seeds"]
+__all__ = ["SingleChange", "next_seed", "opening_moves", "screened", "settling_seeds"]
 
 
 @dataclass(frozen=True)
@@ -46,25 +46,11 @@ def opening_moves(lattice: Lattice) -> list[Point]:
     return [point for point in dict.fromkeys(points) if point != lattice.baseline and lattice.allowed(point)]
 
 
-def is_tie(effect: Effect, min_effect: float) -> bool:
-    """Whether further seeds may turn it into a win: the interval straddles the line, nearer to a win than a loss."""
-    if effect.low is None or effect.high is None:
-        return False
-    return effect.low <= min_effect < effect.high and effect.delta > -min_effect
-
-
 def _is_unsettled(effect: Effect, min_effect: float) -> bool:
     """Whether further seeds may show that it is without effect: near the baseline, but not inside ±min_effect."""
     if effect.low is None or effect.high is None or abs(effect.delta) >= min_effect:
         return False
     return effect.low <= -min_effect or effect.high >= min_effect
-
-
-def tie_seeds(evidence: Evidence) -> list[tuple[Cell, int]]:
-    """Single changes that may yet be wins, with the seed of one more run, most promising first."""
-    further, line = evidence.study.search.replicate_ties, evidence.study.objective.min_effect
-    ties = [(effect.delta, cell) for effect, cell in _repeatable(evidence, 1 + further) if is_tie(effect, line)]
-    return [(cell, next_seed(cell)) for _, cell in sorted(ties, key=lambda entry: -entry[0])]
 
 
 def settling_seeds(evidence: Evidence) -> list[tuple[Cell, int]]:
