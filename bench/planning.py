@@ -1,6 +1,6 @@
 """What planning costs: seconds a proposal and peak memory with 50, 200 and 1,000 experiments behind it.
 
-`python -m bench.planning` asks the public `Searcher` on a made-up space of ten variables, prints a table and writes
+`python -m bench.planning` plans on a made-up space of ten variables, prints a table and writes
 `bench/results/planning.md`. `--sizes 50,200` stops earlier.
 """
 
@@ -19,8 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from bench.search_report import machine_line
-from nightlab.configs.study import Factor, Scalar
-from nightlab.search.searcher import Searcher
+from nightlab.configs.study import Factor, Scalar, Study
+from nightlab.knowledge.records import Phase
+from nightlab.search.engine import propose
+from nightlab.search.history import History, Trial
+from nightlab.search.ranking import rank_factors
+from tests.search.simulate import make_study
 
 __all__ = ["GOALS_SECONDS", "Cost", "loss", "main", "measure"]
 
@@ -30,6 +34,8 @@ GOALS_SECONDS = {50: 0.2, 200: 0.5, 1000: 2.0}
 PROPOSALS = 10
 """Timed a size."""
 NOISE_SD = 0.02
+SCREENED = 30
+"""Of the runs, the first so many were single changes in name."""
 BASELINE: Mapping[str, Scalar] = {
     "learning_rate": 1e-3,
     "batch_size": 64,
@@ -80,28 +86,40 @@ def loss(parameters: Mapping[str, Scalar], rng: np.random.Generator) -> float:
 
 
 def measure(sizes: Sequence[int]) -> Iterator[Cost]:
-    """Walks one night to the largest size and times the proposals after each size; sizes ascend."""
+    """Times proposals after random configurations, as many as `sizes` say; sizes ascend.
+
+    Random ones, as a night that walks by itself has nothing left to try long before a thousand.
+    """
     rng = np.random.default_rng(0)
-    searcher = Searcher(SPACE, BASELINE, budget=2 * sizes[-1], direction="minimize", seed=0)
-    done = 0
+    study = make_study(dict(BASELINE), dict(SPACE))
+    factors = rank_factors(study, SPACE, tiers={}, priors={})
+    trials = [_trial(study, 0, {}, seed, Phase.BASELINE, rng) for seed in range(study.search.baseline_replicates)]
     for size in sizes:
-        while done < size:
-            _run_one(searcher, rng)
-            done += 1
-        seconds = [_run_one(searcher, rng) for _ in range(PROPOSALS)]
-        done += PROPOSALS
+        seconds = []
+        while len(trials) < size + PROPOSALS:
+            if len(trials) >= size:
+                history = History(factors, tuple(trials), runs_left=size)
+                before = time.perf_counter()
+                if not propose(study, history, 0):
+                    raise RuntimeError(f"nothing was proposed after {len(trials)} runs")
+                seconds.append(time.perf_counter() - before)
+            phase = Phase.SCREEN if len(trials) < SCREENED else Phase.REFINE
+            trials.append(_trial(study, len(trials), _random_change(rng), 0, phase, rng))
         yield Cost(size, statistics.median(seconds), max(seconds), _peak_mebibytes())
 
 
-def _run_one(searcher: Searcher, rng: np.random.Generator) -> float:
-    """Seconds of one proposal; it is run and told."""
-    before = time.perf_counter()
-    proposals = searcher.ask(1)
-    seconds = time.perf_counter() - before
-    if not proposals:
-        raise RuntimeError("the search ended before its budget")
-    searcher.tell(proposals[0].number, loss(proposals[0].parameters, rng), seed=proposals[0].seed)
-    return seconds
+def _random_change(rng: np.random.Generator) -> dict[str, Scalar]:
+    names = list(SPACE)
+    chosen = rng.choice(len(names), size=int(rng.integers(1, 6)), replace=False)
+    levels = {names[at]: SPACE[names[at]].levels or [] for at in chosen}
+    return {name: values[int(rng.integers(len(values)))] for name, values in levels.items()}
+
+
+def _trial(
+    study: Study, number: int, changed: dict[str, Scalar], seed: int, phase: Phase, rng: np.random.Generator
+) -> Trial:
+    parameters = {**study.parameters, **changed}
+    return Trial(number, parameters, changed, seed, phase, "measured", loss(parameters, rng))
 
 
 def _peak_mebibytes() -> float:

@@ -153,13 +153,14 @@ def _result(
 
 def complete(night: Night) -> list[Breach]:
     """With two slots the order hangs on which job ends first. What holds all the same: every level of the space was
-    tried on its own, and the true best was found and confirmed."""
+    tried, and the two changes that help were found and confirmed."""
     changes = [experiment.changed for experiment in night.experiments.values()]
     space = {"lr": (0.01, 0.1), "width": (64,), "color": ("blue",), "crash": ("yes",)}
-    singles = [{name: level} for name, levels in space.items() for level in levels]
-    missing = [Breach("lost", f"experiment on {single}") for single in singles if single not in changes]
+    levels = [(name, level) for name, several in space.items() for level in several]
+    untried = [one for one in levels if all(one not in changed.items() for changed in changes)]
+    missing = [Breach("lost", f"experiment on {name} {level}") for name, level in untried]
     kept = [e.changed for e in night.experiments.values() if _is_kept(night, e.number)]
-    if {"lr": 0.01, "width": 64} not in kept:
+    if not any(changed.items() >= {"lr": 0.01, "width": 64}.items() for changed in kept):
         missing.append(Breach("lost", f"the winner; kept were {kept}"))
     if len(night.runs) > 30:
         missing.append(Breach("wrong", f"{len(night.runs)} runs, 30 are allowed"))

@@ -25,6 +25,7 @@ from nightlab.knowledge.records import (
     RunState,
     StudyStatus,
     Verdict,
+    VerdictKind,
 )
 from nightlab.knowledge.restoring import salvage
 from tests.task import git
@@ -230,7 +231,9 @@ def _lessons(night: Night) -> Iterator[Breach]:
         lessons = told.pop(f"{number:02d}", [])
         if number and not lessons:
             yield Breach("lost", f"the lesson of experiment {number:02d}")
-        if lessons and (lessons[-1].verdict, lessons[-1].label) != (history[-1].kind, history[-1].label):
+        # A move from an incumbent that is no win teaches what the moved variable did, which may be another verdict.
+        whole = len(night.experiments[number].changed) <= 1 or history[-1].kind is VerdictKind.KEEP
+        if whole and lessons and (lessons[-1].verdict, lessons[-1].label) != (history[-1].kind, history[-1].label):
             yield Breach("lost", f"the last lesson of experiment {number:02d} does not tell its verdict")
         for before, after in pairwise(lessons):
             if after.supersedes != [before.id]:
