@@ -10,6 +10,7 @@ from itertools import count, islice
 from nightlab.configs.study import Scalar, Study
 from nightlab.knowledge.records import Phase, Proposal
 from nightlab.search.confirmation import (
+    ConfirmationSize,
     confirmation_size,
     due_confirmations,
     exploration_left,
@@ -33,9 +34,11 @@ __all__ = ["propose"]
 LOOKAHEAD = 1
 """Configurations proposed beyond the free slots, so that the next run is prepared when one ends."""
 FEWEST_SCREENED = 7
+"""Configurations to screen even where there are few factors."""
 LEVELS_SCREENED = 2
 """Levels of each factor that are tried alone before anything is combined: both directions, or the two best guesses."""
 MOST_SCREENED_SHARE = 0.5
+"""Share of what there is to explore that screening takes at most."""
 LEFT_OUT_RUNS = 2
 """Runs of the winner without one of its changes, where budget is left."""
 RACE_SHARE = 0.3
@@ -64,6 +67,8 @@ class _Planner:
     proposals: list[Proposal] = field(default_factory=list)
     new: set[str] = field(default_factory=set)
     """Configurations proposed in this call that were never run."""
+    spare: bool = False
+    """Whether exploration takes what was kept for a confirmation that has nothing to confirm."""
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -108,7 +113,11 @@ class _Planner:
             self._confirm_ahead()
         else:
             self._confirm()
-            self._settle(self.history.runs_left - len(self.proposals))
+            self._settle(self.history.runs_left - len(self.proposals) - self._kept_for_looks())
+        if not self.proposals and not self._pending and not self._confirming:
+            # There is nothing to confirm: what was kept for it may find something yet.
+            self.spare = True
+            self._explore()
         return self.proposals
 
     @cached_property
@@ -121,6 +130,11 @@ class _Planner:
     @property
     def _confirming(self) -> bool:
         return any(trial.phase == Phase.CONFIRM for cell in self.evidence.changes for trial in cell.trials)
+
+    @property
+    def _left(self) -> int:
+        """Runs that exploration may still take."""
+        return self.history.runs_left if self.spare else exploration_left(self.study, self.history)
 
     @property
     def _wanted(self) -> int:
@@ -218,7 +232,7 @@ class _Planner:
         if not begun and self._waiting(Phase.BASELINE, Phase.SCREEN):
             # The array depends on all of screening; the slots try what comes after it meanwhile.
             return
-        runs, experiments = exploration_left(self.study, self.history), self.history.experiments_left
+        runs, experiments = self._left, self.history.experiments_left
         for row in self._rows_by_promise(self.array):
             reason = f"row {row} of {self.array.name}: {_change(self.array.changed(row), self.study)} together"
             self._add(self.array.changed(row), 0, Phase.COMBINE, reason, runs=runs, experiments=experiments)
@@ -261,7 +275,7 @@ class _Planner:
 
     def _race(self) -> bool:
         """The end of exploration: a further seed for those that may be the best, so that luck picks no finalist."""
-        left = exploration_left(self.study, self.history) - len(self.proposals)
+        left = self._left - len(self.proposals)
         phases = (Phase.SCREEN, Phase.COMBINE, Phase.REFINE)
         found = sum(trial.phase in phases for trial in self.history.trials) + len(self.proposals)
         if not self.study.search.confirm or left > RACE_SHARE * (left + found):
@@ -283,11 +297,11 @@ class _Planner:
         self._repeated.add(cell.number)
         seed = next_seed(cell)
         reason = f"seed {seed} for {_change(cell.changed, self.study)}: {why}"
-        return self._add(cell.changed, seed, Phase.REFINE, reason, runs=exploration_left(self.study, self.history))
+        return self._add(cell.changed, seed, Phase.REFINE, reason, runs=self._left)
 
     def _try(self, choice: Choice, phase: Phase) -> bool:
         """Propose a point of the lattice, within exploration's budget; False where that is used up."""
-        runs, experiments = exploration_left(self.study, self.history), self.history.experiments_left
+        runs, experiments = self._left, self.history.experiments_left
         centre = self.landscape.incumbent if self.evidence.baseline.values else self.lattice.baseline
         changed = self.lattice.changed(choice.point)
         reason = self._reason(choice, centre)
@@ -327,11 +341,25 @@ class _Planner:
         before, after = (own if name is None else name for name in names)
         return f"{factor.name} {before} → {after}"
 
+    @cached_property
+    def _confirm_runs(self) -> int:
+        return sum(trial.phase == Phase.CONFIRM for trial in self.history.trials)
+
+    @cached_property
+    def _size(self) -> ConfirmationSize:
+        return confirmation_size(self.study, self.history.runs_left + self._confirm_runs)
+
+    def _kept_for_looks(self) -> int:
+        """Runs that a finalist who is not decided yet may still need, and which nothing else may take before."""
+        undecided = [cell for cell in self.evidence.changes if cell.number in self.evidence.confirming]
+        undecided = [cell for cell in undecided if standing(self.evidence, cell) in ("started", "open")]
+        fresh = [sum(trial.phase == Phase.CONFIRM for trial in cell.trials) for cell in undecided]
+        return 2 * max((self._size.seeds - pairs for pairs in fresh), default=0)
+
     def _confirm(self) -> None:
         if not self.study.search.confirm:
             return
-        planned = sum(trial.phase == Phase.CONFIRM for trial in self.history.trials)
-        size = confirmation_size(self.study, self.history.runs_left + planned)
+        size = self._size
         chosen = finalists(self.evidence, size.finalists, self._predicted_cell())
         if any(standing(self.evidence, cell) == "won" for cell in chosen):
             # Another winner tells less than what the first one needs of its changes, and what is without effect.
@@ -343,9 +371,8 @@ class _Planner:
 
     def _confirm_ahead(self) -> None:
         """Until the last runs tell who the finalists are, the baseline's own half of their first pairs."""
-        planned = sum(trial.phase == Phase.CONFIRM for trial in self.history.trials)
-        size = confirmation_size(self.study, self.history.runs_left + planned)
-        affordable = size.runs <= self.history.runs_left + planned
+        size = self._size
+        affordable = size.runs <= self.history.runs_left + self._confirm_runs
         if not self.study.search.confirm or not affordable or not finalists(self.found, 1):
             return
         missing = [seed for seed in self._fresh(size.first) if seed not in self.evidence.baseline.seeds]

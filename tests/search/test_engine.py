@@ -16,8 +16,11 @@ from nightlab.configs.study import Factor, Scalar
 from nightlab.knowledge.records import Phase, Proposal, VerdictKind
 from nightlab.search.attribution import factor_effects
 from nightlab.search.belief import judge_all
+from nightlab.search.confirmation import confirmation_size, reserved_size
 from nightlab.search.engine import propose
+from nightlab.search.evidence import Evidence
 from nightlab.search.history import History
+from nightlab.search.looks import standing
 from nightlab.search.space import configuration_key
 from tests.search.simulate import Night, Response, gaussian, make_study
 
@@ -342,3 +345,36 @@ def test_importing_the_search_loads_nothing_heavy() -> None:
     heavy = ("langgraph", "git", "sqlalchemy", "matplotlib", "pydoe", "scipy.stats")
     done = subprocess.run([sys.executable, "-c", code % (heavy,)], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_confirmation_has_no_use_for_is_explored() -> None:
+    """Nothing is better than the baseline: the runs that were kept for confirmation try more of the space."""
+    one = night(lambda parameters: 3.0 + 9.0 * (parameters["lr"] != 1.0) + (parameters["width"] != 64), runs=16)
+    one.noise = 1e-3
+    history = one.run()
+    assert all(trial.phase != Phase.CONFIRM for trial in history.trials if trial.changed)
+    reserved = reserved_size(one.study, 16).runs
+    assert reserved >= 6
+    assert len(history.trials) > 16 - reserved
+
+
+def test_nothing_takes_the_runs_that_an_undecided_finalist_may_need() -> None:
+    seen = 0
+    for seed in range(8):
+        one = night(one_gain(1.5), runs=40, min_effect=0.5, seed=seed, slots=4)
+        while one.step():
+            evidence = Evidence.of(one.study, one.history.trials)
+            open_ones = [
+                cell
+                for cell in evidence.changes
+                if cell.number in evidence.confirming and standing(evidence, cell) in ("started", "open")
+            ]
+            if open_ones:
+                planned = sum(trial.phase == Phase.CONFIRM for trial in one.history.trials)
+                most = confirmation_size(one.study, one.history.runs_left + planned).seeds
+                pairs = [sum(t.phase == Phase.CONFIRM for t in cell.trials) for cell in open_ones]
+                free = one.history.runs_left - 2 * max(most - done for done in pairs)
+                other = [p for p in propose(one.study, one.history, 0) if p.phase != Phase.CONFIRM]
+                assert len(other) <= max(0, free)
+                seen += 1
+    assert seen > 20
