@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from nightlab.knowledge.records import JobState, Proposal, RunState
 from nightlab.search.belief import judge_all
 from nightlab.search.engine import propose
 from nightlab.search.history import History
+from nightlab.search.levels import held_back
 from nightlab.worktrees.names import branch_name
 
 __all__ = [
@@ -176,7 +176,8 @@ def plan(state: LabState, runtime: Runtime[Lab]) -> Update:
         ends = spending_stops(lab) or ends
         if ends or is_held(lab):
             return {"exhausted": ends}
-        proposals = _proposals(lab, history_now(lab), left_out)
+        if left_out:
+            proposals = _proposals(lab, history_now(lab), left_out)
     for proposal in proposals[: room if lab.has_room else 0]:
         with lab.ledger.transaction():
             run = lab.ledger.plan(
@@ -195,9 +196,8 @@ def plan(state: LabState, runtime: Runtime[Lab]) -> Update:
 
 
 def _proposals(lab: Lab, history: History, left_out: frozenset[str] = frozenset()) -> list[Proposal]:
-    """What may start now. The search stays pure; what the breaker blocks is taken out here."""
-    factors = tuple(factor for factor in history.factors if factor.name not in left_out)
-    return propose(lab.study, replace(history, factors=factors), lab.study.search.seed)
+    """What may start now, nothing new of the factors that the breaker holds back among it."""
+    return propose(lab.study, held_back(lab.study, history, left_out), lab.study.search.seed)
 
 
 def _free_branch(lab: Lab, number: int, variable: str) -> str:

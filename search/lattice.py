@@ -133,10 +133,18 @@ class Lattice:
         return tuple(found)
 
     def point_of(self, parameters: Mapping[str, Scalar]) -> Point | None:
-        """The point of a configuration; None when it has a value that no level has."""
+        """The point of a configuration; None where it has a value of no level, or changes what no axis stands for."""
+        if any(_text(parameters.get(name, value)) != _text(value) for name, value in self._fixed):
+            return None
         places = [axis.position_of.get(_key(parameters, axis.names)) for axis in self.axes]
         found = tuple(place for place in places if place is not None)
         return self.canonical(found) if len(found) == len(self.axes) else None
+
+    @cached_property
+    def _fixed(self) -> tuple[tuple[str, Scalar], ...]:
+        """The parameters that no axis sets, with the baseline's values."""
+        moved = {name for axis in self.axes for name in axis.names}
+        return tuple((name, value) for name, value in self.study.parameters.items() if name not in moved)
 
     def parameters(self, point: Point) -> Parameters:
         """The configuration at a point."""

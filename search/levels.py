@@ -5,13 +5,14 @@ A factor of one parameter sets that; a bundle sets several, and its own name is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from nightlab.configs.levels import same_value
 from nightlab.configs.study import Scalar, Study
-from nightlab.search.history import RankedFactor
+from nightlab.search.history import History, RankedFactor
 
-__all__ = ["baseline_setting", "changed_from", "holds", "is_at", "is_forbidden", "setting"]
+__all__ = ["baseline_setting", "changed_from", "held_back", "holds", "is_at", "is_forbidden", "setting"]
 
 Parameters = dict[str, Scalar]
 
@@ -50,3 +51,27 @@ def is_forbidden(forbidden: Iterable[Mapping[str, Scalar]], parameters: Mapping[
 def changed_from(study: Study, parameters: Mapping[str, Scalar]) -> Parameters:
     """Only what differs from the baseline: a bundle's setting may repeat some of its values."""
     return {name: value for name, value in parameters.items() if not holds({name: value}, study.parameters)}
+
+
+def held_back(study: Study, history: History, names: Collection[str]) -> History:
+    """The history where nothing new is to be tried of some factors: only those of their levels stay that ran well.
+
+    So the incumbent keeps what it adopted of them; a factor of which nothing ran well goes.
+    """
+    good = [trial.parameters for trial in history.trials if trial.usable is not None]
+    kept: list[RankedFactor] = []
+    for factor in history.factors:
+        if factor.name not in names:
+            kept.append(factor)
+            continue
+        places = [
+            place
+            for place, level in enumerate(factor.levels)
+            if any(is_at(study, factor, level, parameters) for parameters in good)
+        ]
+        if places:
+            levels = tuple(factor.levels[place] for place in places)
+            also = tuple(factor.also[place] for place in places) if factor.also else ()
+            chances = tuple(factor.chances[place] for place in places) if factor.chances else ()
+            kept.append(replace(factor, levels=levels, also=also, chances=chances))
+    return replace(history, factors=tuple(kept))

@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightlab.configs.study import Factor, Scalar
+from nightlab.knowledge.records import Phase
+from nightlab.search.history import History, Trial
 from nightlab.search.lattice import Lattice, Point
+from nightlab.search.levels import held_back
 from nightlab.search.ranking import rank_factors
 from tests.search.simulate import make_study
 
@@ -149,3 +152,37 @@ def test_related_categorical_axes_share_codes_though_their_baselines_differ() ->
     ]
     assert coded[0] == coded[1]
     assert sorted(coded[0].values()) == [0, 1, 2]
+
+
+def test_what_no_axis_stands_for_is_at_no_point() -> None:
+    """A factor that is left out must not make its configurations look like those without it."""
+    study = make_study(PARAMETERS, SPACE)
+    factors = rank_factors(study, study.space, tiers={}, priors={})
+    without = Lattice.of(study, tuple(factor for factor in factors if factor.name != "act"))
+    assert without.point_of({**PARAMETERS, "act": "relu", "drop_1": 0.2}) is None
+    assert without.point_of({**PARAMETERS, "drop_1": 0.2}) is not None
+
+
+def test_of_a_factor_held_back_only_what_ran_well_stays() -> None:
+    study = make_study(PARAMETERS, SPACE)
+    factors = rank_factors(study, study.space, tiers={}, priors={})
+    told: list[tuple[dict[str, Scalar], float | None]] = [({}, 1.0), ({"act": "gelu", "drop_1": 0.2}, 0.5)]
+    told += [({"act": "relu"}, None), ({"lora": True}, None)]
+    trials = tuple(
+        Trial(
+            number,
+            {**PARAMETERS, **changed},
+            changed,
+            0,
+            Phase.SCREEN,
+            "failed" if value is None else "measured",
+            value,
+        )
+        for number, (changed, value) in enumerate(told)
+    )
+    held = held_back(study, History(factors, trials), {"act", "lora"})
+    levels = {factor.name: factor.levels for factor in held.factors}
+    assert levels["act"] == ("gelu",), "the incumbent keeps what it adopted"
+    assert "lora" not in levels, "nothing of it ran well"
+    assert levels["drop_1"] == next(factor.levels for factor in factors if factor.name == "drop_1")
+    assert Lattice.of(study, held.factors).point_of(trials[1].parameters) is not None
