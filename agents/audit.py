@@ -7,10 +7,10 @@ from pathlib import Path
 
 from nightlab.agents.cards import CARD, CONFIGURATION, EXPERIMENT
 from nightlab.agents.context import Lab
+from nightlab.configs.levels import same_value
 from nightlab.configs.study import Scalar, Study
 from nightlab.errors import GitError
 from nightlab.knowledge.records import Experiment, Job, Observation
-from nightlab.search.space import same_value
 from nightlab.worktrees.git import Git
 
 __all__ = ["audit", "check_guardrails", "check_plausible"]

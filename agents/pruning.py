@@ -15,8 +15,8 @@ from nightlab.configs.files import write_atomically
 from nightlab.configs.paths import JobPaths
 from nightlab.configs.study import Study
 from nightlab.knowledge.ledger import Configuration, Outcome
-from nightlab.knowledge.records import Job, JobState, Observation, Phase, Run, RunState
-from nightlab.search.pruning import Curve, Look, Point, Pruning, schedule_of, should_prune, warmup_of
+from nightlab.knowledge.records import Job, JobState, Observation, Run, RunState
+from nightlab.search.pruning import Curve, Look, Point, Pruning, look_of, schedule_of, should_prune, warmup_of
 from nightlab.tools.metrics.series import SeriesTail
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ NOT_FINITE = "loss-not-finite"
 
 BELIEVED = frozenset({RunState.MEASURED, RunState.REVIEWED})
 COMPARED = BELIEVED | {RunState.PRUNED}
-LOOKS: dict[Phase, Look] = {Phase.SCREEN: "first", Phase.REFINE: "near", Phase.COMBINE: "row"}
 
 
 class Intent(BaseModel):
@@ -89,7 +88,7 @@ class Pruner:
                 settings,
                 curves[run.key],
                 [curve for key, curve in curves.items() if key != run.key],
-                look=look_of(run, outcomes),
+                look=_look(run, outcomes),
                 maximize=(settings.direction or objective.direction) == "maximize",
                 min_effect=objective.min_effect if own_metric else 0.0,
             )
@@ -123,12 +122,9 @@ class Pruner:
         )
 
 
-def look_of(run: Outcome, outcomes: list[Outcome]) -> Look:
-    """What a run is made for; only the first seed of an experiment may fall behind."""
+def _look(run: Outcome, outcomes: list[Outcome]) -> Look:
     first = next(one.seed for one in outcomes if one.number == run.number)
-    if run.number == 0 or run.seed != first:
-        return "never"
-    return LOOKS.get(run.phase, "never")
+    return look_of(run.number, run.phase, first_seed=run.seed == first)
 
 
 def prune_job(lab: Lab, job: Job, pruning: Pruning) -> None:

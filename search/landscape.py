@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -57,8 +57,7 @@ class Scale:
         median = float(np.median(values))
         better = values[values <= np.quantile(values, 0.75)]
         spread = float(better.std()) or float(values.std()) or abs(median) * 0.02 or 1.0
-        bare = replace(cls(median, spread, 0.0, 1.0))
-        bent = bare.apply(values)
+        bent = cls(median, spread, 0.0, 1.0).apply(values)
         size = float(bent.std()) if len(values) > 2 else 1.0
         return cls(median, spread, float(bent.mean()), size or 1.0)
 

@@ -18,8 +18,9 @@ from typing import Literal
 
 from nightlab.configs.pruning import PruningSettings
 from nightlab.configs.study import Scalar, Study
+from nightlab.knowledge.records import Phase
 
-__all__ = ["Curve", "Look", "Point", "Pruning", "schedule_of", "should_prune", "warmup_of"]
+__all__ = ["Curve", "Look", "Point", "Pruning", "look_of", "schedule_of", "should_prune", "warmup_of"]
 
 ETA = 3
 """Of what reached a rung one in so many goes on; a rung lies at so many times the steps of the one before."""
@@ -38,6 +39,7 @@ Point = tuple[float, float]
 Look = Literal["first", "near", "row", "never"]
 """What a run is made for: a first look at a new value, a neighbour of the incumbent, a row of an orthogonal array whose
 effect is needed, or what is never ended (baseline, confirmation, further seeds)."""
+_LOOKS: dict[Phase, Look] = {Phase.SCREEN: "first", Phase.REFINE: "near", Phase.COMBINE: "row"}
 
 # Weight decay and averaging of weights shape no curve; any other decay may.
 _SHAPES_CURVE = re.compile(
@@ -100,6 +102,11 @@ class Pruning:
     diverged: bool
     reason: str
     """One line."""
+
+
+def look_of(number: int, phase: Phase, *, first_seed: bool) -> Look:
+    """What a run is made for; only the first seed of an experiment may fall behind."""
+    return _LOOKS.get(phase, "never") if number and first_seed else "never"
 
 
 def schedule_of(study: Study, parameters: Mapping[str, Scalar]) -> tuple[Scalar, ...]:

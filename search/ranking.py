@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nightlab.configs.levels import same_value
 from nightlab.configs.study import Factor, Scalar, Study
 from nightlab.knowledge.level_priors import LevelPrior, LevelPriors, prior_from
 from nightlab.knowledge.records import Lesson
@@ -12,7 +13,7 @@ from nightlab.search.chances import BY_LAW, EVEN, catalog_chance, nearest_to, po
 from nightlab.search.history import RankedFactor
 from nightlab.search.levels import changed_from
 from nightlab.search.scaling import law_values
-from nightlab.search.space import is_ordered, levels_of, same_value
+from nightlab.search.space import is_ordered, levels_of
 
 __all__ = ["rank_factors"]
 

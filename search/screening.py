@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from nightlab.configs.levels import same_value
 from nightlab.configs.study import Scalar, Study
 from nightlab.knowledge.records import Effect, Phase
 from nightlab.search.evidence import Evidence
 from nightlab.search.history import Cell, RankedFactor
 from nightlab.search.lattice import Lattice, Point
-from nightlab.search.space import same_value
 
 __all__ = ["SingleChange", "next_seed", "opening_moves", "screened", "settling_seeds"]
 

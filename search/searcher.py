@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from nightlab.configs.levels import same_value
 from nightlab.configs.study import Budget, Factor, LauncherSettings, Objective, Scalar, SearchSettings, Study
 from nightlab.errors import ConfigError
 from nightlab.knowledge.records import Phase, Proposal, Verdict
@@ -26,19 +27,12 @@ from nightlab.search.evidence import Evidence
 from nightlab.search.history import History, RankedFactor, Trial
 from nightlab.search.landscape import Landscape
 from nightlab.search.lattice import Lattice
-from nightlab.search.pruning import Curve, Look, Pruning, schedule_of, should_prune, warmup_of
+from nightlab.search.pruning import Curve, Pruning, look_of, schedule_of, should_prune, warmup_of
 from nightlab.search.ranking import rank_factors
-from nightlab.search.space import configuration_key, same_value
+from nightlab.search.space import configuration_key
 
 __all__ = ["Best", "Searcher", "Suggestion"]
 
-_LOOKS: dict[Phase, Look] = {
-    Phase.BASELINE: "never",
-    Phase.SCREEN: "first",
-    Phase.COMBINE: "row",
-    Phase.REFINE: "near",
-    Phase.CONFIRM: "never",
-}
 TIED_DEVIATIONS = 1.0
 """Standard errors within which configurations count as equal and the surrogate says which is best."""
 
@@ -157,12 +151,12 @@ class Searcher:
 
     def _pruning(self, index: int) -> Pruning | None:
         trial = self._trials[index]
-        further = trial.number == 0 or trial.seed != 0
+        first = next(one.seed for one in self._trials if one.number == trial.number)
         return should_prune(
             self._study.search.pruning,
             self._curve(index),
             [self._curve(other) for other in self._points if other != index],
-            look="never" if further else _LOOKS[trial.phase],
+            look=look_of(trial.number, trial.phase, first_seed=trial.seed == first),
             maximize=self._study.maximize,
             min_effect=self._study.objective.min_effect,
         )
@@ -200,6 +194,8 @@ class Searcher:
         sound = [cell for cell in sound if cell.number in kept] or sound
         means = {cell.number: sign * sum(cell.values) / len(cell.values) for cell in sound}
         first = min(sound, key=lambda cell: means[cell.number])
+        if not self._factors:
+            return Best(first.number, dict(first.parameters), sign * means[first.number], len(first.values))
         landscape = Landscape.of(Lattice.of(self._study, self._factors, self._forbidden), evidence)
         tied = [
             cell

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 
+from nightlab.configs.levels import same_value
 from nightlab.configs.study import Factor, Scalar, Study
 from nightlab.errors import LockedError
 
-__all__ = ["configuration_key", "is_ordered", "levels_of", "same_value", "variable_slug", "with_changes"]
+__all__ = ["configuration_key", "is_ordered", "levels_of", "variable_slug", "with_changes"]
 
 SLUG_LENGTH = 48
 
 
 def is_number(value: Scalar) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def same_value(one: Scalar, other: Scalar) -> bool:
-    """Whether two values mean the same: 1 and 1.0 do, within float tolerance; 1 and True do not."""
-    if is_number(one) and is_number(other):
-        return math.isclose(float(one), float(other), rel_tol=1e-9)
-    return type(one) is type(other) and one == other
 
 
 def is_ordered(factor: Factor, baseline: Scalar) -> bool:

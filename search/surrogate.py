@@ -43,7 +43,7 @@ class Geometry:
     def distances(self, one: Array, other: Array) -> Array:
         """Distances of every pair, `(axes + groups, len(one), len(other))`, from `(points, axes)` level positions."""
         apart: Array = np.abs(one[:, None, :] - other[None, :, :]).transpose(2, 0, 1)
-        categorical = ~np.array(self.ordered)
+        categorical = ~np.array(self.ordered, dtype=bool)
         apart[categorical] = apart[categorical] > 0
         groups = (self._between(group, one, other)[None] for group in self.groups)
         return np.asarray(np.concatenate([apart, *groups]), dtype=float)

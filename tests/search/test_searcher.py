@@ -231,3 +231,9 @@ def test_importing_it_loads_neither_langgraph_nor_git() -> None:
     heavy = ("langgraph", "git", "sqlalchemy", "matplotlib", "pydoe", "optuna")
     done = subprocess.run([sys.executable, "-c", code % (heavy,)], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_nothing_to_change_leaves_the_baseline() -> None:
+    searcher = Searcher({}, {"lr": 1.0}, budget=9)
+    assert len(run(searcher, lambda _: 2.0)) == 3
+    assert searcher.best().parameters == {"lr": 1.0} and searcher.effects() == []

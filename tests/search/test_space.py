@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from nightlab.configs.levels import same_value
 from nightlab.configs.study import Factor, Scalar
 from nightlab.errors import LockedError
 from nightlab.search.space import (
     configuration_key,
     is_ordered,
     levels_of,
-    same_value,
     variable_slug,
     with_changes,
 )
