@@ -8,9 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from nightlab.configs.study import Scalar
 from nightlab.knowledge.records import Verdict
+from nightlab.tools.datasets.findings import Finding
 
-__all__ = ["Brain", "Diagnosis", "Dimension", "Facts", "RulesBrain"]
+__all__ = ["Advice", "Advised", "Brain", "Diagnosis", "Dimension", "Facts", "NewLevels", "RulesBrain"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,14 @@ class Facts:
     """Parameters whose names speak of prompts or templates."""
     data_parameters: tuple[str, ...]
     """Parameters whose names speak of data."""
+    min_effect: float = 0.0
+    """Smallest improvement worth having, in the metric's unit."""
+    held_out_losses: tuple[float, ...] = ()
+    """The loss on held-out data as the first baseline run logged it, in order."""
+    gpu_memory_bytes: int | None = None
+    """Memory of one GPU, as the study or the driver says."""
+    findings: tuple[Finding, ...] = ()
+    """What was measured of data, batch and memory. Their texts may hold words of the data."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +62,54 @@ class Dimension:
 
 
 @dataclass(frozen=True)
+class Advised:
+    """A technique of the catalog that a model would try, and why."""
+
+    technique: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class NewLevels:
+    """Values of a parameter that a model would try besides the study's own; they have passed the study's checks."""
+
+    parameter: str
+    levels: tuple[Scalar, ...]
+    log: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a language model added to the diagnosis. Nothing of it decides anything."""
+
+    model: str = ""
+    """The model that said it; empty where none gave a usable answer."""
+    dimensions: tuple[Dimension, ...] = ()
+    ranking: tuple[Advised, ...] = ()
+    """Techniques of the catalog, the most useful first."""
+    factors: tuple[NewLevels, ...] = ()
+    hints: tuple[Advised, ...] = ()
+    """Parameters the study does not have, and why they may be worth having: for a person."""
+    refused: tuple[str, ...] = ()
+    """What it said beyond what it may, a line each."""
+    failure: str = ""
+    """Why there is no answer; empty where there is one."""
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     dimensions: tuple[Dimension, ...]
+    """What the rules found."""
+    advice: Advice | None = None
+    """What a language model added; None where none was to be asked."""
 
     @property
     def symptoms(self) -> tuple[str, ...]:
-        """Catalog symptom ids, each once, in the order they were found."""
-        return tuple(dict.fromkeys(s for dimension in self.dimensions for s in dimension.symptoms))
+        """Catalog symptom ids, each once, the rules' first, in the order they were found."""
+        added = self.advice.dimensions if self.advice else ()
+        found = (*self.dimensions, *added)
+        return tuple(dict.fromkeys(symptom for dimension in found for symptom in dimension.symptoms))
 
 
 class Brain(Protocol):

@@ -26,7 +26,7 @@ def _outcomes(lab: Lab) -> list[Outcome]:
     found = []
     design = read_design(lab.ledger.study_row().design)
     for run in lab.ledger.outcomes():
-        if run.state is RunState.FAILED and run.next_step not in TO_BE_RETRIED:
+        if run.state is RunState.FAILED and run.next_step not in (*TO_BE_RETRIED, NextStep.REPAIR):
             cause = run.cause
         elif run.state in (RunState.REVIEWED, RunState.MEASURED, RunState.REJECTED):
             cause = None

@@ -6,12 +6,17 @@ import json
 import os
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from nightlab.agents.code_space import NO_CODE, Code
 from nightlab.agents.documents import format_effect, render
+from nightlab.agents.review_words import told as told_of_review
+from nightlab.agents.run_findings import kept_findings
+from nightlab.agents.scores import kept_scores
+from nightlab.configs.paths import JobPaths
 from nightlab.configs.study import Study
-from nightlab.knowledge.records import Experiment, Job, Observation, Run, Verdict, VerdictKind
+from nightlab.knowledge.records import Experiment, Job, Observation, Review, Run, Verdict
 from nightlab.search.attribution import Move
 from nightlab.tools.launchers.base import Launcher
 from nightlab.tools.redaction import Redactor
@@ -32,6 +37,10 @@ NEXT_STEPS = {
     "keep": "Confirmed on seeds that had no part in finding it. Take it with `git merge {branch}`.",
     "promising": "It looks better, but was not confirmed on fresh seeds: a larger budget would do that.",
     "not confirmed": "On fresh seeds the gain was not sure any more. More of them (`search.confirm_seeds`) would tell.",
+    "questioned by review": "Look at what the review quotes. If that proves nothing: "
+    "`nightlab answer review-{number:02d} let-stand`.",
+    "stress could not be measured": "Confirmed, but its stress check could not be run: mend it, then run it by hand.",
+    "guardrail (stress)": "Confirmed, but not under stress: look at what broke before you use it.",
     "unstable": "It fails on some seeds: find out why (`nightlab logs {number}`) before using it.",
     "inconclusive": "Noise hides whether it does anything. More seeds would tell.",
     "discard": "None: this change is not worth having here.",
@@ -81,7 +90,7 @@ def _dump(value: object) -> str:
 
 
 def experiment_files(
-    study: Study, experiment: Experiment, launcher: Launcher, tree: Path, redactor: Redactor
+    study: Study, experiment: Experiment, launcher: Launcher, tree: Path, redactor: Redactor, code: Code
 ) -> dict[str, str]:
     """What is committed before the first run: `EXPERIMENT.md` and the rendered configuration."""
     rerun = Rerun.of(launcher, experiment, tree)
@@ -100,12 +109,13 @@ def experiment_files(
         "created_at": experiment.created_at.isoformat(),
         "changed": experiment.changed,
         "parameters": experiment.parameters,
+        "ideas": [idea.model_dump(mode="json", exclude={"asked"}) for idea in code.ideas],
         "parameters_via": study.launcher.parameters.model_dump(mode="json"),
         "command": list(rerun.command),
         "environment": rerun.environment,
         "cwd": rerun.cwd,
     }
-    text = describe(study, experiment, [], None, rerun)
+    text = describe(study, experiment, [], None, rerun, code=code)
     return {EXPERIMENT: redactor.redact(text), CONFIGURATION: _dump(redactor.redact_data(configuration))}
 
 
@@ -116,6 +126,9 @@ def describe(
     verdict: Verdict | None,
     rerun: Rerun | None = None,
     move: Move | None = None,
+    *,
+    code: Code = NO_CODE,
+    review: Review | None = None,
 ) -> str:
     """`EXPERIMENT.md`: enough for a person or a fresh agent to take over.
 
@@ -128,6 +141,8 @@ def describe(
         runs=runs,
         verdict=verdict,
         move=move,
+        code=code,
+        review=told_of_review(review) if review else "",
         move_effect=format_effect(move.effect) if move and move.effect else None,
         next_step=_next_step(experiment, verdict, ended=bool(runs)),
         command=rerun.line(runs[0][0].seed if runs else 0) if rerun else None,
@@ -136,12 +151,23 @@ def describe(
 
 def _next_step(experiment: Experiment, verdict: Verdict | None, *, ended: bool) -> str:
     if verdict:
-        key = verdict.label if verdict.kind is VerdictKind.INCONCLUSIVE else verdict.kind.value
-        text = NEXT_STEPS.get(key, NEXT_STEPS["inconclusive"])
+        text = NEXT_STEPS.get(verdict.label, NEXT_STEPS[verdict.kind.value])
         return text.format(branch=experiment.branch, number=experiment.number)
     if experiment.changed or not ended:
         return "Wait for its runs (`nightlab status`)."
     return "None: it is the yardstick, every effect of the study is measured against it."
+
+
+def _scores(job: Job | None) -> dict[str, object]:
+    """What the lab scored itself, where it did."""
+    scores = kept_scores(JobPaths(Path(job.directory))) if job else {}
+    return {"scores": scores} if scores else {}
+
+
+def _findings(job: Job | None) -> dict[str, object]:
+    """What the run's own files showed to be wrong with it, where they did."""
+    found = kept_findings(JobPaths(Path(job.directory))) if job else []
+    return {"findings": [asdict(finding) for finding in found]} if found else {}
 
 
 def result_files(
@@ -153,6 +179,9 @@ def result_files(
     tree: Path,
     redactor: Redactor,
     move: Move | None = None,
+    *,
+    code: Code = NO_CODE,
+    review: Review | None = None,
 ) -> dict[str, str]:
     """What is committed when the experiment is over: the result card, and `EXPERIMENT.md` with the facts."""
     objective = study.objective
@@ -164,16 +193,19 @@ def result_files(
         "metric": {"name": objective.metric, "direction": objective.direction, "unit": objective.unit},
         "changed": experiment.changed,
         "verdict": verdict.model_dump(mode="json") if verdict else None,
+        "review": review.model_dump(mode="json", exclude={"asked"}) if review else None,
         "parameters": experiment.parameters,
         "runs": [
             {
                 "run": run.model_dump(mode="json"),
                 "job": job.model_dump(mode="json", exclude={"directory", "worktree"}) if job else None,
                 "observation": observation.model_dump(mode="json") if observation else None,
+                **_scores(job),
+                **_findings(job),
             }
             for run, job, observation in runs
         ],
     }
     rerun = Rerun.of(launcher, experiment, tree)
-    text = describe(study, experiment, runs, verdict, rerun, move)
+    text = describe(study, experiment, runs, verdict, rerun, move, code=code, review=review)
     return {EXPERIMENT: redactor.redact(text), CARD: _dump(redactor.redact_data(card))}

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from nightlab.agents.aside import Aside
 from nightlab.agents.brain import Brain, RulesBrain
 from nightlab.agents.pruning import Pruner
 from nightlab.agents.watchdog import Watch
@@ -24,6 +26,11 @@ from nightlab.tools.notify.messages import Notice, Ways
 from nightlab.tools.redaction import Redactor
 from nightlab.worktrees.git import Git
 from nightlab.worktrees.trees import Worktrees
+
+if TYPE_CHECKING:
+    from nightlab.agents.ideas import Ideas
+    from nightlab.agents.llm import Models
+    from nightlab.agents.repair import Fix
 
 __all__ = ["Lab"]
 
@@ -65,6 +72,14 @@ class Lab:
     deadline: datetime | None = None
     """When the budget's wall clock runs out; it changes only while no lab runs."""
     brain: Brain = field(default_factory=RulesBrain)
+    models: Models | None = None
+    """The language models that may be asked; None: the rules decide alone."""
+    ideas: Ideas | None = None
+    """Who asks for changes to the code; None: nobody does."""
+    aside: Aside = field(default_factory=Aside)
+    """Where reviews and repairs wait for a model."""
+    fixes: dict[str, Fix] = field(default_factory=dict)
+    """Key of a failed run → the fix that was proposed for it, until the supervisor carries it out."""
     now: Callable[[], datetime] = utc_now
     stop_requested: Callable[[], bool] = _never
     """True once a person asked the lab to stop: no new job is started, running ones are left alone."""

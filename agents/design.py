@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from nightlab.agents.brain import Advice
 from nightlab.configs.study import Scalar
 from nightlab.search.history import RankedFactor
 
@@ -19,6 +20,8 @@ class Design:
 
     factors: tuple[RankedFactor, ...] = ()
     forbidden: tuple[dict[str, Scalar], ...] = ()
+    advice: Advice | None = None
+    """What a language model added to the diagnosis; its own factors are among `factors` once they are taken up."""
 
     def factor_of(self, parameter: str) -> str:
         """The factor that changes a parameter: a bundle, or the one of its own name."""

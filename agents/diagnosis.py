@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 
 import humanize
 
 from nightlab.agents.brain import Diagnosis, Dimension, Facts
+from nightlab.agents.curves import fit_symptoms
+from nightlab.tools.datasets.findings import About
 
 __all__ = ["diagnose", "loss_symptoms"]
 
@@ -22,21 +25,31 @@ def diagnose(facts: Facts) -> Diagnosis:
     return Diagnosis(
         (
             Dimension("Base model", f"`{facts.base_model}`, locked: no experiment changes it."),
-            _data(facts),
-            _prompt(facts),
-            _training(facts),
-            _evaluation(facts),
-            _resources(facts),
+            _measured(_data(facts), facts, "data"),
+            _measured(_prompt(facts), facts, "prompt"),
+            _measured(_training(facts), facts, "training"),
+            _measured(_evaluation(facts), facts, "evaluation"),
+            _measured(_resources(facts), facts, "resources"),
             _baseline(facts),
         )
     )
+
+
+def _measured(dimension: Dimension, facts: Facts, about: About) -> Dimension:
+    """The dimension with those measured findings that mean something; all of them stand in the report below."""
+    found = [one for one in facts.findings if one.about == about and (one.symptoms or one.is_loud)]
+    symptoms = dict.fromkeys((*dimension.symptoms, *(symptom for one in found for symptom in one.symptoms)))
+    text = " ".join([dimension.finding, *(one.text for one in found)])
+    return replace(dimension, finding=text, symptoms=tuple(symptoms))
 
 
 def _data(facts: Facts) -> Dimension:
     size = humanize.naturalsize(facts.input_bytes or facts.repository_bytes, binary=True)
     where = "declared inputs" if facts.input_bytes else f"the repository's {facts.tracked_files} tracked files"
     named = f" Data parameters: {', '.join(facts.data_parameters)}." if facts.data_parameters else ""
-    return Dimension("Data quality", f"{size} in {where}. Content is not inspected by the rules.{named}")
+    is_measured = any(one.about == "data" for one in facts.findings)
+    looked = "" if is_measured else " What is in them was not looked at: name them under `data`."
+    return Dimension("Data quality", f"{size} in {where}.{looked}{named}")
 
 
 def _prompt(facts: Facts) -> Dimension:
@@ -53,6 +66,7 @@ def _training(facts: Facts) -> Dimension:
         points = f"{len(facts.losses)} logged point{'s' * (len(facts.losses) > 1)}"
         return Dimension("Training method", f"{logged}{points}, too few to judge the curve by.")
     symptoms = loss_symptoms(facts.losses)
+    fit, of_fit = fit_symptoms(facts.losses, facts.held_out_losses)
     words = {
         "slow_convergence": "the loss is still falling at the end",
         "loss_plateau_high": "the loss is flat at the end",
@@ -62,8 +76,8 @@ def _training(facts: Facts) -> Dimension:
     seen = "; ".join(words[s] for s in symptoms) or "the curve shows nothing unusual"
     return Dimension(
         "Training method",
-        f"{logged}{len(facts.losses)} logged points: {seen}.",
-        symptoms,
+        f"{logged}{len(facts.losses)} logged points: {seen}. {fit}".rstrip(),
+        (*symptoms, *of_fit),
     )
 
 
@@ -103,6 +117,8 @@ def _evaluation(facts: Facts) -> Dimension:
 
 def _resources(facts: Facts) -> Dimension:
     gpus = f"{len(facts.gpus)} GPUs" if facts.gpus else "no GPU declared"
+    if facts.gpu_memory_bytes:
+        gpus += f" of {humanize.naturalsize(facts.gpu_memory_bytes, binary=True)}"
     memory = humanize.naturalsize(facts.memory_bytes, binary=True)
     symptoms: tuple[str, ...] = ()
     text = f"{facts.cores} cores, {memory} memory, {gpus}, {facts.slots} slots."
@@ -121,11 +137,16 @@ def _baseline(facts: Facts) -> Dimension:
         return Dimension("Baseline", "Not measured yet.")
     mean = statistics.fmean(values)
     text = f"{facts.metric} {mean:.6g} {facts.unit}".rstrip() + f" over {len(values)} run{'s' * (len(values) > 1)}"
+    symptoms: tuple[str, ...] = ()
     if len(values) > 1:
-        text += f", standard deviation between seeds {statistics.stdev(values):.3g}"
+        spread = statistics.stdev(values)
+        text += f", standard deviation between seeds {spread:.3g}"
+        if spread > facts.min_effect > 0:
+            symptoms = ("seed_variance",)
+            text += f", more than the {facts.min_effect:g} worth having"
     if facts.baseline_wall_seconds:
         text += f"; {_duration(facts.baseline_wall_seconds)} a run"
-    return Dimension("Baseline", text + ".")
+    return Dimension("Baseline", text + ".", symptoms)
 
 
 def _duration(seconds: float) -> str:

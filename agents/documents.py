@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from nightlab.agents.brain import Diagnosis, Facts
 from nightlab.agents.context import Lab
 from nightlab.agents.design import Design
+from nightlab.agents.said import plain
 from nightlab.configs.study import Budget, Scalar
 from nightlab.knowledge.records import Effect, Lesson
 from nightlab.search.chances import EVEN
@@ -36,6 +37,11 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
+def _plain(text: str) -> str:
+    """Of a model's words: nothing of them is markup."""
+    return plain(text, 2000)
+
+
 def _code(value: object) -> str:
     return f"`{value}`"
 
@@ -53,7 +59,7 @@ def _environment() -> Environment:
         autoescape=False,  # noqa: S701
         keep_trailing_newline=True,
     )
-    environment.filters |= {"cell": _cell, "code": _code, "digits": _digits}
+    environment.filters |= {"cell": _cell, "code": _code, "digits": _digits, "plain": _plain}
     return environment
 
 
@@ -99,7 +105,20 @@ def improve_guide(lab: Lab, design: Design, symptoms: Sequence[str], lessons: Se
         lessons=_sources(lessons, lab.study.scenario),
         tiers=lab.catalog.meta.tiers,
         limits=_limits(lab.study.budget),
+        advice=design.advice,
+        proposals=_standing(lab),
     )
+
+
+def _standing(lab: Lab) -> str:
+    """What has become of a model's proposals, in a sentence."""
+    asked = lab.ledger.question("factors")
+    if asked is None and lab.study.approvals.factors.policy == "auto":
+        return "They enter the plan, behind everything that has a source."
+    if asked is None or asked.answer is None:
+        return "They wait for the answer to the question `factors`."
+    taken = "They entered the plan, behind everything that has a source" if asked.answer == "take" else "They stay out"
+    return f"{taken} (answered by {asked.answered_by})."
 
 
 def _chances(factor: RankedFactor) -> str:

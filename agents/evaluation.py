@@ -12,6 +12,8 @@ from nightlab.agents.context import Lab
 from nightlab.agents.failures import fail, tell_cause
 from nightlab.agents.history import LOST
 from nightlab.agents.pruning import intent_of, keep_curve, record_pruned
+from nightlab.agents.run_findings import keep_findings
+from nightlab.agents.scores import keep_scores
 from nightlab.agents.secrecy import clean_logs
 from nightlab.agents.watchdog import ended_by_watchdog
 from nightlab.configs.paths import JobPaths
@@ -21,10 +23,16 @@ from nightlab.search.spending import run_amounts
 from nightlab.tools.backends.base import JobStatus
 from nightlab.tools.metrics import read_metrics
 from nightlab.tools.metrics.base import RunFiles
+from nightlab.tools.metrics.health import Sickness, read_course, sickness
+from nightlab.tools.metrics.summary import findings_in
 
 __all__ = ["EvaluationState", "cancel_unstarted", "evaluation_agent", "observe_jobs"]
 
 DEADLINE = ("deadline", "the wall-clock budget ran out")
+REWARDED = ("grpo", "ppo", "rloo", "rl", "reinforce", "gspo", "dapo", "online")
+"""How methods are called whose loss says nothing of learning."""
+LANGUAGE_MODELS = ("sft", "cpt", "pt", "pretrain", "distill", "lora", "full")
+"""How methods are called whose loss is in nats a token."""
 STOPPED = ("stopped", "somebody ended its job")
 
 
@@ -134,7 +142,13 @@ def measure(lab: Lab, run: Run, job: Job | None) -> None:
     except MetricError as error:
         fail(lab, run, error.cause, str(error))
         return
+    keep_scores(paths, readings, lab.redactor)
+    if (sick := _sickness(lab, files)) is not None:
+        fail(lab, run, sick.cause, f"{sick.detail} (remedy: {lab.signatures.get(sick.signature).remedy})")
+        return
     metric = lab.study.objective.metric
+    findings = findings_in(files, lab.study.source_of(metric))
+    keep_findings(paths, findings, lab.redactor)
     observation = Observation(
         key=run.key,
         values={name: reading.value for name, reading in readings.items()},
@@ -146,6 +160,25 @@ def measure(lab: Lab, run: Run, job: Job | None) -> None:
         lab.ledger.record_observation(observation)
         lab.ledger.update_run(run.key, state=RunState.MEASURED)
         lab.ledger.add_event("measured", f"seed {run.seed}: {metric} {readings[metric].value:.6g}", run.number)
+        for finding in findings:
+            lab.ledger.add_event("finding", f"seed {run.seed}: {finding}", run.number)
+
+
+def _sickness(lab: Lab, files: RunFiles) -> Sickness | None:
+    """Whether the run's own log says that its training came to nothing, whatever it reports at the end.
+
+    Of a script nothing is known but that a line states a loss; where something is maximised that need not be what is
+    trained for.
+    """
+    study = lab.study
+    course = read_course(files, study.source_of(study.objective.metric))
+    judged = not study.method.startswith(REWARDED) and (course.from_trainer or not study.maximize)
+    return sickness(
+        course,
+        factor=study.watchdog.diverging_factor if judged else None,
+        non_finite=study.watchdog.non_finite,
+        is_language_model=study.method.startswith(LANGUAGE_MODELS),
+    )
 
 
 evaluation_agent = (

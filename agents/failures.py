@@ -6,10 +6,13 @@ the same one.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 
 from nightlab.agents.context import Lab
 from nightlab.agents.history import LOST, MOST_LOSSES, TO_BE_RETRIED
+from nightlab.agents.repairable import fails_by_the_code, idea_to_mend
+from nightlab.configs.code import is_idea
 from nightlab.configs.paths import JobPaths
 from nightlab.errors import ConfigError
 from nightlab.knowledge.records import Run, RunState
@@ -19,6 +22,10 @@ from nightlab.tools.failures.decision import next_step
 __all__ = ["fail", "has_remedy", "last_line", "retries_due", "retry", "tell_cause", "waiting", "waiting_runs"]
 
 TAIL_BYTES = 4096
+OWN_CODE = (
+    "if the cause is your code: no model mends that within a study, for results before and after could not be "
+    "compared; mend it, and begin a new study"
+)
 
 
 def tell_cause(lab: Lab, paths: JobPaths, exit_code: int | None) -> tuple[str, str]:
@@ -39,11 +46,20 @@ def fail(lab: Lab, run: Run, cause: str, detail: str) -> None:
     step, change = _decide(lab, run, cause)
     if change is not None:
         detail = f"{detail} → next attempt with {change.change}"
+    elif step is NextStep.GIVE_UP and _is_of_the_users_code(lab, run, cause):
+        detail = f"{detail} ({OWN_CODE})"
     with lab.ledger.transaction():
         lab.ledger.update_run(
             run.key, state=RunState.FAILED, cause=cause, detail=detail, next_step=step, ended_at=lab.now()
         )
         lab.ledger.add_event("failed", f"seed {run.seed}: {cause}. {detail}", run.number)
+
+
+def _is_of_the_users_code(lab: Lab, run: Run, cause: str) -> bool:
+    """Whether a model could be asked to mend it, were it not the code that everything is compared with."""
+    if lab.models is None or not lab.study.code.mutable or not fails_by_the_code(lab, cause):
+        return False
+    return not any(is_idea(name) for name in lab.ledger.experiment(run.number).changed)
 
 
 def _decide(lab: Lab, run: Run, cause: str) -> tuple[NextStep, ChangedRetry | None]:
@@ -53,10 +69,12 @@ def _decide(lab: Lab, run: Run, cause: str) -> tuple[NextStep, ChangedRetry | No
         return (NextStep.RETRY if losses + 1 < MOST_LOSSES else NextStep.GIVE_UP), None
     known = _as_cause(lab, cause)
     step = next_step(known, run.attempt, run.remedies, retries=lab.study.failures.retries)
-    if step is not NextStep.RETRY_CHANGED:
-        return step, None
-    change = _change(lab, run, cause)
-    return (step, change) if change is not None else (NextStep.GIVE_UP, None)
+    change = _change(lab, run, cause) if step is NextStep.RETRY_CHANGED else None
+    if change is not None:
+        return step, change
+    if step in (NextStep.RETRY_CHANGED, NextStep.GIVE_UP):
+        return (NextStep.REPAIR if idea_to_mend(lab, run, cause) else NextStep.GIVE_UP), None
+    return step, None
 
 
 def _as_cause(lab: Lab, cause: str) -> FailureCause | None:
@@ -83,10 +101,10 @@ def has_remedy(lab: Lab, run: Run) -> bool:
     return _change(lab, run, run.cause or "") is not None
 
 
-def waiting_runs(lab: Lab) -> list[Run]:
+def waiting_runs(lab: Lab, steps: Container[str | None] = (NextStep.ASK,)) -> list[Run]:
     """Failed runs that a person has yet to decide about, each the last attempt at its seed."""
     failed = lab.ledger.runs(states=(RunState.FAILED,))
-    asking = [run for run in failed if run.next_step == NextStep.ASK]
+    asking = [run for run in failed if run.next_step in steps]
     return [run for run in asking if _last_attempt(lab, run) == run.attempt]
 
 
@@ -95,8 +113,10 @@ def _last_attempt(lab: Lab, run: Run) -> int:
 
 
 def waiting(lab: Lab) -> frozenset[int]:
-    """Experiments with such a run; once the study's time is over nothing waits any more."""
-    return frozenset() if lab.is_overdue else frozenset(run.number for run in waiting_runs(lab))
+    """Experiments with such a run, or one that is being repaired; once the study's time is over nothing waits."""
+    if lab.is_overdue:
+        return frozenset()
+    return frozenset(run.number for run in waiting_runs(lab, (NextStep.ASK, NextStep.REPAIR)))
 
 
 def retries_due(lab: Lab) -> list[Run]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Literal
 
+from nightlab.agents.code_space import accepted, factors_of, forbidden_by
 from nightlab.agents.design import read_design
+from nightlab.configs.code import idea_parameter, with_ideas_unused
 from nightlab.knowledge.ledger import Configuration, Ledger, Outcome
 from nightlab.knowledge.records import RunState
 from nightlab.search.history import History, Trial
+from nightlab.search.low_runs import split
 
 __all__ = ["LOST", "MOST_LOSSES", "TO_BE_RETRIED", "history_of"]
 
@@ -17,8 +20,8 @@ LOST = "lost"
 MOST_LOSSES = 2
 """A run lost with its machine says nothing about its configuration; one lost this often may have killed it."""
 
-ASKED = "ask"
-"""What one is recorded with that a person must decide about."""
+UNDECIDED = frozenset({"ask", "repair"})
+"""What one is recorded with that a person must decide about, or a model is to mend."""
 TO_BE_RETRIED = frozenset({"retry", "retry_changed"})
 """What the failure of a run that is tried again is recorded with."""
 
@@ -49,14 +52,20 @@ def history_of(
     """
     known = {} if known is None else known
     known |= ledger.configurations(after=max(known, default=-1))
-    trials = tuple(_trial(outcome, known[outcome.number], waiting) for outcome in _telling(ledger.outcomes()))
-    design = read_design(ledger.study_row().design)
+    ideas = accepted(ledger)
+    names = [idea_parameter(idea.name) for idea in ideas]
+    outcomes = _telling(ledger.outcomes())
+    row = ledger.study_row()
+    trials, low = split(row.study, (_trial(one, known[one.number], waiting, names) for one in outcomes))
+    design = read_design(row.design)
     return History(
-        factors=design.factors,
-        forbidden=design.forbidden,
+        # Before there is a design nothing is to be tried.
+        factors=(*design.factors, *(factors_of(ideas) if row.design is not None else ())),
+        forbidden=(*design.forbidden, *forbidden_by(ideas)),
         trials=trials,
         runs_left=runs_left,
         experiments_left=experiments_left,
+        low=low,
     )
 
 
@@ -72,11 +81,11 @@ def _telling(outcomes: list[Outcome]) -> list[Outcome]:
     return list(last.values())
 
 
-def _trial(outcome: Outcome, configuration: Configuration, waiting: Container[int]) -> Trial:
-    waits = outcome.next_step == ASKED and outcome.number in waiting
+def _trial(outcome: Outcome, configuration: Configuration, waiting: Container[int], ideas: Sequence[str]) -> Trial:
+    waits = outcome.next_step in UNDECIDED and outcome.number in waiting
     return Trial(
         number=outcome.number,
-        parameters=configuration.parameters,
+        parameters=with_ideas_unused(configuration.parameters, ideas),
         changed=configuration.changed,
         seed=outcome.seed,
         phase=outcome.phase,

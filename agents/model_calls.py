@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from nightlab.agents.context import Lab
 from nightlab.agents.spending import usage_of
 from nightlab.errors import BudgetError
@@ -16,12 +14,22 @@ DEAD = "the lab died while it waited for the answer"
 
 
 def reserve_call(
-    lab: Lab, key: str, *, purpose: str, model: str, prompt: str, prompt_tokens: int, max_output_tokens: int
+    lab: Lab,
+    key: str,
+    *,
+    purpose: str,
+    model: str,
+    prompt_hash: str,
+    prompt_tokens: int,
+    max_output_tokens: int,
+    prompt: str = "",
+    endpoint: str = "",
+    method: str = "",
 ) -> ModelCall:
     """Take what the call may use at most out of the budget, before it is sent.
 
-    `prompt_tokens` is an upper bound of what the provider will count. Raises BudgetError where it does not fit: nothing
-    is written then, and the call must not be made.
+    `prompt_tokens` is an upper bound of what the provider will count, `prompt` the prompt's name and version. Raises
+    BudgetError where it does not fit: nothing is written then, and the call must not be made.
     """
     price = lab.study.prices.models.get(model)
     cost_usd = price.cost_usd(prompt_tokens, max_output_tokens) if price else 0.0
@@ -36,7 +44,10 @@ def reserve_call(
             key,
             purpose=purpose,
             model=model,
-            prompt_hash=hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest(),
+            prompt_hash=prompt_hash,
+            prompt=prompt,
+            endpoint=endpoint,
+            method=method,
             input_tokens=prompt_tokens,
             output_tokens=max_output_tokens,
             cost_usd=cost_usd,
@@ -52,6 +63,7 @@ def settle_call(
     cached_tokens: int = 0,
     seconds: float,
     outcome: str = "",
+    answer: str | None = None,
 ) -> ModelCall:
     """Book what the provider says the call took; `input_tokens` hold the cached ones."""
     price = lab.study.prices.models.get(call.model)
@@ -64,6 +76,7 @@ def settle_call(
         cost_usd=price.cost_usd(input_tokens, output_tokens, cached_tokens) if price else 0.0,
         seconds=seconds,
         outcome=outcome,
+        answer=answer,
     )
 
 

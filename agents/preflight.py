@@ -6,15 +6,18 @@ The dry run really starts the training command, in a tree of its own that is tak
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import humanize
 import psutil
 
+from nightlab.agents.code_space import code_faults
 from nightlab.agents.failures import last_line
+from nightlab.agents.model_setup import model_faults
 from nightlab.agents.secrecy import clean_logs, redactor_of, secret_faults
 from nightlab.configs.paths import JobPaths, StudyPaths
 from nightlab.configs.study import Study
@@ -25,21 +28,21 @@ from nightlab.knowledge.records import utc_now
 from nightlab.tools.backends.base import Backend, JobSpec, JobStatus
 from nightlab.tools.disk import free_bytes
 from nightlab.tools.launchers.base import Launcher
+from nightlab.tools.launchers.faults import launcher_faults
 from nightlab.tools.metrics import read_metrics
 from nightlab.tools.metrics.base import Reading, RunFiles
 from nightlab.tools.notify import check_targets
 from nightlab.tools.notify.ntfy import check_replies
+from nightlab.worktrees.commits import inside
 from nightlab.worktrees.git import Git
 from nightlab.worktrees.inputs import check_inputs, init_submodules, link_inputs
-from nightlab.worktrees.trees import Worktrees
+from nightlab.worktrees.trees import SCRATCH, Worktrees
 
 __all__ = ["DryRun", "Site", "dry_run", "fault_at", "fewest_runs", "static_faults"]
 
 COMMAND_MISSING = (126, 127)
 """A shell's exit status for a command that is not there or may not be executed."""
 
-DRY_RUN = "dry-run-"
-"""What the replica of a dry run is called, before the id of its process."""
 JOB = "dry-run"
 """The dry run's job folder, in git's own folder for its tree."""
 
@@ -70,10 +73,14 @@ class DryRun:
 def static_faults(site: Site, commit: str, *, allow_dirty: bool) -> list[Fault]:
     """Everything wrong that can be seen without starting anything, for a study that starts from `commit`."""
     faults = [*_frozen(site, commit), *_inputs(site), *_techniques(site), *_budget(site)]
+    faults += code_faults(site.study, site.git, commit, site.file)
     notify = site.study.notify
     told = [*check_targets(notify.targets), *check_replies(notify.replies)]
     faults += [replace(fault, file=site.file) for fault in told]
+    framework = launcher_faults(site.study, site.launcher, site.paths.root, site.paths.folder)
+    faults += [replace(fault, file=site.file) for fault in framework]
     faults += [*_disk(site), *secret_faults(site.study, redactor_of(site.study), site.file)]
+    faults += model_faults(site.study, site.file, os.environ)
     return faults if allow_dirty else [*_dirty(site), *faults]
 
 
@@ -126,8 +133,10 @@ def _techniques(site: Site) -> list[Fault]:
 
 
 def fewest_runs(study: Study) -> int:
-    """The smallest night: the baseline's replicates, one change, and one finalist confirmed beside the baseline."""
-    return study.search.baseline_replicates + 1 + 2 * study.search.confirm_seeds
+    """The smallest night: the baseline's replicates, one change, and one finalist confirmed beside the baseline, if any
+    is to be."""
+    search = study.search
+    return search.baseline_replicates + 1 + (2 * search.confirm_seeds if search.confirm else 0)
 
 
 def _budget(site: Site) -> list[Fault]:
@@ -136,7 +145,7 @@ def _budget(site: Site) -> list[Fault]:
     if budget.runs is not None and budget.runs < need:
         message = (
             f"{budget.runs} runs cannot cover a plan; the least is {need}: {search.baseline_replicates} for the"
-            f" baseline, 1 change, {2 * search.confirm_seeds} to confirm it"
+            f" baseline, 1 change{f', {2 * search.confirm_seeds} to confirm it' if search.confirm else ''}"
         )
         mend = f"raise it to {need} or more, or lower search.baseline_replicates or search.confirm_seeds"
         faults.append(fault_at(site, "budget.runs", message, mend, budget.runs))
@@ -155,22 +164,27 @@ def _disk(site: Site) -> list[Fault]:
     return [fault_at(site, "disk.min_free", message, "make room, or lower it")]
 
 
-def dry_run(site: Site, commit: str) -> DryRun:
+def dry_run(site: Site, commit: str, files: Mapping[str, str] = MappingProxyType({})) -> DryRun:
     """Start the command once in a tree of `commit` with the `launcher.dry_run` values and read every metric.
 
-    Raises ConfigError naming the key to mend. Leaves nothing behind.
+    `files` (path → text) stand in the place of the commit's own. Raises ConfigError naming the key to mend, GitError
+    for a path that leaves the tree. Leaves nothing behind.
     """
     with _dry_tree(site, commit) as (tree, job):
         link_inputs(site.paths.root, tree, site.study.inputs)
         init_submodules(tree)
+        for path, text in files.items():
+            # As it stands there: a script may be executable.
+            inside(tree, path).parent.mkdir(parents=True, exist_ok=True)
+            inside(tree, path).write_bytes(text.encode())
         job.output.mkdir(parents=True)
         status = _run(site.backend, _spec(site, tree, job))
         # What is told of it is cut from them.
         clean_logs(job, redactor_of(site.study))
         _refuse_bad_end(site, status, job)
-        files = RunFiles(stdout=job.stdout, stderr=job.stderr, worktree=tree, output=job.output)
+        written = RunFiles(stdout=job.stdout, stderr=job.stderr, worktree=tree, output=job.output)
         try:
-            readings = read_metrics(site.study, files)
+            readings = read_metrics(site.study, written)
         except MetricError as error:
             raise ConfigError(_unreadable(site, error, job)) from error
     missing = tuple(name for name in site.study.metric_names if name not in readings)
@@ -249,7 +263,7 @@ def _dry_tree(site: Site, commit: str) -> Iterator[tuple[Path, JobPaths]]:
     trees = Worktrees(site.paths)
     _clear_killed(site, trees)
     # Two processes may look at the same study at once.
-    replica = f"{DRY_RUN}{os.getpid()}"
+    replica = f"{SCRATCH}{os.getpid()}"
     try:
         tree = trees.ensure_replica_tree(0, commit, replica)
         yield tree, _job_of(tree)
@@ -267,8 +281,8 @@ def _job_of(tree: Path) -> JobPaths:
 
 def _clear_killed(site: Site, trees: Worktrees) -> None:
     """End the dry runs of processes that were killed, and take their trees away."""
-    for tree in site.paths.worktrees.glob(site.paths.worktree(0, replica=f"{DRY_RUN}*").name):
-        pid = int(tree.name.removeprefix(site.paths.worktree(0, replica=DRY_RUN).name))
+    for tree in site.paths.worktrees.glob(site.paths.worktree(0, replica=f"{SCRATCH}*").name):
+        pid = int(tree.name.removeprefix(site.paths.worktree(0, replica=SCRATCH).name))
         if pid == os.getpid() or not psutil.pid_exists(pid):
             # Without a record it was killed before it started its job, or after it had ended it; the link from the
             # tree to the record may be gone all the same.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,12 +16,13 @@ from nightlab.configs.study import Study
 from nightlab.knowledge.ledger import Configuration, Outcome
 from nightlab.knowledge.records import Job, JobState, Observation, Run, RunState
 from nightlab.search.pruning import Curve, Look, Point, Pruning, look_of, schedule_of, should_prune, warmup_of
-from nightlab.tools.metrics.series import SeriesTail
+from nightlab.tools.metrics.base import RunFiles
+from nightlab.tools.metrics.series import SeriesTail, tails_of
 
 if TYPE_CHECKING:
     from nightlab.agents.context import Lab
 
-__all__ = ["PRUNED", "Intent", "Pruner", "intent_of", "keep_curve", "prune_job", "record_pruned"]
+__all__ = ["PRUNED", "Intent", "Pruner", "intent_of", "keep_curve", "kept_curve", "prune_job", "record_pruned"]
 
 PRUNED = "pruned"
 """Cause of a run that was ended because it had fallen behind."""
@@ -108,7 +108,7 @@ class Pruner:
         points = running.get(run.key)
         if points is None and run.state in COMPARED:
             if run.key not in self.kept:
-                self.kept[run.key] = _kept(lab.paths.job(run.number, run.seed, _attempt(run.key)))
+                self.kept[run.key] = kept_curve(lab.paths.job(run.number, run.seed, _attempt(run.key)))
             points = self.kept[run.key]
         if not points:
             return None
@@ -194,7 +194,8 @@ def keep_curve(lab: Lab, job: Job) -> None:
         write_atomically(JobPaths(Path(job.directory)).curve, text)
 
 
-def _kept(paths: JobPaths) -> tuple[Point, ...]:
+def kept_curve(paths: JobPaths) -> tuple[Point, ...]:
+    """What `keep_curve` kept of a run; empty where nothing can be read."""
     if not paths.curve.exists():
         return ()
     try:
@@ -210,16 +211,12 @@ def _attempt(key: str) -> int:
     return int(key.split("/")[-2])
 
 
-def _tails(study: Study, job: Job) -> Iterator[SeriesTail]:
-    """The files in which a job may report its metric: stdout before stderr, or the one the study names."""
+def _tails(study: Study, job: Job) -> list[SeriesTail]:
+    """The files in which a job may report its metric, the first to be believed."""
     paths, settings = JobPaths(Path(job.directory)), study.search.pruning
     metric = settings.metric or study.objective.metric
-    source = study.source_of(metric)
-    if source.path is None:
-        files = [paths.stdout, paths.stderr]
-    else:
-        files = [Path(job.worktree) / source.path.replace("{output_dir}", str(paths.output))]
-    return (SeriesTail(file, source, metric, settings.step) for file in files)
+    files = RunFiles(paths.stdout, paths.stderr, Path(job.worktree), paths.output)
+    return tails_of(files, metric, study.source_of(metric), settings.step)
 
 
 def _read(tails: tuple[SeriesTail, ...]) -> tuple[Point, ...]:

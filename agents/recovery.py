@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from nightlab.agents.cards import CARD, CONFIGURATION, Entry
 from nightlab.configs.files import write_atomically
 from nightlab.configs.paths import JobPaths, StudyPaths
 from nightlab.errors import GitError
-from nightlab.knowledge.records import Experiment, Job, Observation, Run, RunState, StudyRow, Verdict
+from nightlab.knowledge.records import Experiment, Idea, Job, Observation, Run, RunState, StudyRow, Verdict
 from nightlab.worktrees.git import Git
 from nightlab.worktrees.names import BRANCH_PREFIX
 from nightlab.worktrees.trees import TRAILER
@@ -53,6 +53,8 @@ class Branch:
     entries: tuple[Entry, ...] = ()
     """The runs of its result card; their jobs lack folder and tree."""
     verdict: Verdict | None = None
+    ideas: tuple[Idea, ...] = ()
+    """The code ideas it applies."""
 
 
 def write_study(paths: StudyPaths, row: StudyRow) -> None:
@@ -118,7 +120,9 @@ def _branch(git: Git, name: str, tip: str, study: str, configuration: dict[str, 
     commits = _commits(git, configuration["base_commit"], tip, study)
     if not commits:
         raise GitError(f"branch {name}: none of its commits carries the mark of {study}")
-    first, last = commits[0], commits[-1]
+    last = commits[-1]
+    # The last one without a result: an idea may have been amended after its first run failed.
+    first = next((one for one in reversed(commits) if _json(git, one, CARD) is None), commits[0])
     # Only what the lab committed counts: somebody may have worked on the branch since.
     own = _json(git, first, CONFIGURATION) or {}
     fields = {key: own[key] for key in Experiment.model_fields if key in own}
@@ -126,7 +130,8 @@ def _branch(git: Git, name: str, tip: str, study: str, configuration: dict[str, 
     experiment = Experiment.model_validate(
         fields | {"number": own["experiment"], "branch": name, "commit": first, "card_commit": last if card else None}
     )
-    return _with_card(experiment, card)
+    ideas = tuple(Idea.model_validate(idea) for idea in own.get("ideas", ()))
+    return replace(_with_card(experiment, card), ideas=ideas)
 
 
 def _with_card(experiment: Experiment, card: dict[str, Any] | None) -> Branch:

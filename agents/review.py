@@ -11,12 +11,16 @@ from typing_extensions import TypedDict
 
 from nightlab.agents.audit import audit
 from nightlab.agents.cards import CARD, result_files
+from nightlab.agents.checkpoints import tidy_checkpoints
+from nightlab.agents.code_space import accepted, code_of
 from nightlab.agents.context import Lab
+from nightlab.agents.fairness import fairness_notes
 from nightlab.agents.history import LOST, history_of
 from nightlab.configs.files import write_atomically
 from nightlab.knowledge.lessons import append, make_lesson, read
 from nightlab.knowledge.records import Experiment, ExperimentState, Lesson, Run, RunState, Verdict, VerdictKind
 from nightlab.search.attribution import Move, move_of, verdict_on_move
+from nightlab.search.low_runs import is_low
 
 __all__ = ["PENDING", "ReviewState", "conclude_experiment", "review_agent", "settled_experiments"]
 
@@ -89,12 +93,14 @@ def conclude_experiment(lab: Lab, experiment: Experiment, verdict: Verdict | Non
         lab.ledger.update_experiment(experiment.number, state=ExperimentState.CANCELLED)
         return
     move = _move(lab, experiment)
-    if held is not None:
+    if held is not None and not is_low(lab.study, experiment.changed):
         # A winner's lesson is of the whole.
         write_lesson(lab, experiment, held, move if held.kind is not VerdictKind.KEEP else None)
     card_commit = write_card(lab, experiment, held, move)
+    tidy_checkpoints(lab, experiment, held)
     state = STATE_OF[held.kind] if held is not None else ExperimentState.REVIEWED
-    lab.ledger.update_experiment(experiment.number, card_commit=card_commit, state=state)
+    note = "; ".join(fairness_notes(lab, experiment)) or experiment.note
+    lab.ledger.update_experiment(experiment.number, card_commit=card_commit, state=state, note=note)
     lab.on_change()
 
 
@@ -181,7 +187,11 @@ def write_card(lab: Lab, experiment: Experiment, verdict: Verdict | None, move: 
     )
     subject = f"experiment {experiment.number:02d}: {verdict.kind if verdict else 'measured'}"
     body = verdict.reason if verdict else "The yardstick of the study."
-    files = result_files(lab.study, experiment, entries, verdict, lab.launcher, tree, lab.redactor, move)
+    code = code_of(lab.git, experiment, accepted(lab.ledger))
+    review = next((one for one in reversed(lab.ledger.reviews()) if one.number == experiment.number), None)
+    files = result_files(
+        lab.study, experiment, entries, verdict, lab.launcher, tree, lab.redactor, move, code=code, review=review
+    )
     if turned := next((run.overrides for run in reversed(runs) if run.state is RunState.REVIEWED), None):
         # What is merged must be what ran: with the values a remedy turned.
         files |= lab.launcher.files({**experiment.parameters, **turned}, tree)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +26,15 @@ MEND = "name its variable in backend.pass_env and read it in the training comman
 def redactor_of(study: Study) -> Redactor:
     """What knows the study's secrets: those it declares, its channels, and what looks like a key in the environment."""
     addresses = [*study.notify.targets, *filter(None, [study.notify.replies])]
-    more = [*target_secrets(addresses), *environment_secrets(study.backend.env)]
+    more = [*target_secrets(addresses), *environment_secrets(study.backend.env), *_model_keys(study)]
     return Redactor.of(study.secrets, more=more)
+
+
+def _model_keys(study: Study) -> list[tuple[str, str]]:
+    """Name and value of the variables that hold the models' keys, whatever they are called."""
+    names = {one.api_key_env for one in (*study.brain.endpoints, *study.brain.reviewers)}
+    # The placeholders that servers of one's own are given are no secrets.
+    return environment_secrets({f"{name}_API_KEY": os.environ[name] for name in sorted(names) if name in os.environ})
 
 
 def secret_faults(study: Study, redactor: Redactor, file: Path) -> list[Fault]:

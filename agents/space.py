@@ -12,6 +12,7 @@ from nightlab.configs.levels import same_value
 from nightlab.configs.study import Factor, Scalar, Study
 from nightlab.knowledge.catalog import Technique, factor_levels
 from nightlab.search.levels import holds
+from nightlab.tools.launchers.names import catalog_keys
 
 __all__ = ["fits", "forbidden_in", "own_name", "space_of"]
 
@@ -39,8 +40,12 @@ def space_of(lab: Lab) -> dict[str, Factor]:
 
 
 def own_name(study: Study, parameter: str) -> str:
-    """What the study calls a parameter of the catalog."""
-    return study.catalog.parameters.get(parameter, parameter)
+    """What the study calls a parameter of the catalog: by its own map, the catalog's name or its framework's."""
+    named = study.catalog.parameters.get(parameter)
+    if named or parameter in study.parameters or not study.launcher.is_framework:
+        return named or parameter
+    key = catalog_keys(study.launcher.kind).get(parameter, parameter)
+    return key if key in study.parameters else parameter
 
 
 def fits(level: Scalar, baseline: Scalar) -> bool:

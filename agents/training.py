@@ -9,12 +9,14 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from nightlab.agents.cards import experiment_files
+from nightlab.agents.code_space import accepted, code_of
 from nightlab.agents.context import Lab
 from nightlab.agents.failures import fail
 from nightlab.agents.recovery import write_submission
 from nightlab.configs.files import write_atomically
-from nightlab.errors import LauncherError
+from nightlab.errors import LauncherError, PatchError
 from nightlab.knowledge.records import Experiment, ExperimentState, Job, JobState, Run, RunState
+from nightlab.knowledge.stress import IN_FLIGHT
 from nightlab.tools.backends.base import JobSpec
 from nightlab.worktrees.inputs import init_submodules, link_inputs
 
@@ -29,6 +31,8 @@ class TrainingState(TypedDict):
 def free_slots(lab: Lab) -> list[int]:
     """Slots without a job, lowest first."""
     taken = {job.slot for job in lab.ledger.jobs(states=(JobState.INTENDED, JobState.RUNNING))}
+    if lab.study.stress:
+        taken |= {stress.slot for stress in lab.ledger.stresses(states=IN_FLIGHT) if stress.slot is not None}
     return [slot for slot in range(lab.backend.slots) if slot not in taken]
 
 
@@ -75,6 +79,8 @@ def _submit_or_fail(lab: Lab, run: Run, slot: int) -> None:
         submit(lab, run, slot)
     except LauncherError as error:
         fail(lab, run, "launcher", str(error))
+    except PatchError as error:
+        fail(lab, run, "patch", str(error))
 
 
 def _prepare(state: TrainingState, runtime: Runtime[Lab]) -> dict[str, object]:
@@ -86,6 +92,8 @@ def _prepare(state: TrainingState, runtime: Runtime[Lab]) -> dict[str, object]:
                 prepare(lab, run)
             except LauncherError as error:
                 fail(lab, run, "launcher", str(error))
+            except PatchError as error:
+                fail(lab, run, "patch", str(error))
     return {}
 
 
@@ -109,9 +117,10 @@ def prepare(lab: Lab, run: Run) -> Path:
 
 
 def _commit_configuration(lab: Lab, experiment: Experiment) -> Experiment:
+    code = code_of(lab.git, experiment, accepted(lab.ledger))
     tree = lab.worktrees.ensure_branch_tree(experiment.number, experiment.branch, experiment.base_commit, None)
-    files = experiment_files(lab.study, experiment, lab.launcher, tree, lab.redactor)
-    files |= lab.launcher.files(experiment.parameters, tree)
+    files = experiment_files(lab.study, experiment, lab.launcher, tree, lab.redactor, code)
+    files |= lab.launcher.files(experiment.parameters, tree) | dict(code.files)
     subject = f"experiment {experiment.number:02d}: {experiment.variable}"
     commit = lab.worktrees.commit_files(tree, files, f"{subject}\n\n{experiment.reason}")
     return lab.ledger.update_experiment(experiment.number, commit=commit, state=ExperimentState.PREPARED)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "Watch", "ended_by_watchdog"]
 
 NON_FINITE_IN_A_ROW = 3
+GIVEN_BACK = 0.25
 # A sleeping Python process with timers and prefetch threads uses about this share of a core.
 IDLE_SHARE = 0.01
 IDLE_GPU_SHARE = 0.005
@@ -42,6 +43,7 @@ class _Seen:
     still_since: float
     bytes_written: int = 0
     cpu_seconds: float = 0.0
+    first: float | None = None
     best: float = math.inf
     above: int = 0
     non_finite: int = 0
@@ -83,7 +85,10 @@ class Watch:
             if not math.isfinite(loss):
                 continue
             factor = self.settings.diverging_factor
+            seen.first = loss if seen.first is None else seen.first
             above = factor is not None and 0 < seen.best < math.inf and loss > factor * seen.best
+            # A loss that is close to nothing wanders by factors; it must have lost a good part of what it had gained.
+            above = above and loss - seen.best > GIVEN_BACK * (seen.first - seen.best)
             seen.above = seen.above + 1 if above else 0
             seen.best = min(seen.best, loss)
             if seen.above >= self.settings.diverging_points:

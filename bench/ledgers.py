@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from nightlab.configs.loading import load_study
 from nightlab.graph.opening import begin_study, locate
@@ -35,16 +36,17 @@ BASELINE = {f"p{number}": 1.0 for number in range(FACTORS)}
 WALL_SECONDS = 600.0
 
 
-def long_night(folder: Path, experiments: int, *, finished: bool = False) -> Path:
+def long_night(folder: Path, experiments: int, *, finished: bool = False, **changes: Any) -> Path:
     """A study with `experiments` ended single changes of 40 parameters; returns its file.
 
-    Metric values are noise; unless `finished`, 80 single changes are still to be tried.
+    Metric values are noise; unless `finished`, 80 single changes are still to be tried. `changes`: further sections of
+    the study.
     """
     space = {name: {"levels": list(LEVELS), "categorical": True} for name in BASELINE}
     launcher = study_data()["launcher"] | {"dry_run": {}}
     budget = {"runs": 4 * experiments + 100, "duration": "1000h"}
     parts = {"parameters": BASELINE, "space": space, "launcher": launcher, "locked": [], "budget": budget}
-    file = make_repository(folder, **parts)
+    file = make_repository(folder, **(parts | changes))
     loaded = load_study(file)
     place = locate(loaded)
     place.paths.folder.mkdir(parents=True)

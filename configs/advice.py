@@ -20,7 +20,8 @@ _BOOLEAN_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off"
 
 def advise(study: Study, quoted: Collection[Location]) -> list[Finding]:
     """Warnings for a valid study; `quoted` are the places of values in quotation marks."""
-    found = [*_about_belief(study), *_about_space(study), *_about_command(study)]
+    found = [*_about_belief(study), *_about_score(study), *_about_space(study), *_about_command(study)]
+    found += _about_code(study)
     found += [finding for at, value in _scalars(study) if (finding := _about_text(at, value, quoted=at in quoted))]
     return found
 
@@ -42,8 +43,16 @@ def _about_belief(study: Study) -> Iterator[Finding]:
         yield _warning(("frozen",), "is empty", mend)
 
 
+def _about_score(study: Study) -> Iterator[Finding]:
+    score = study.source_of(study.objective.metric).score
+    if score and not study.maximize:
+        at = ("objective", "direction")
+        yield _warning(at, f"minimises {score.kind}, which is better when larger", "write maximize", "minimize")
+
+
 def _about_space(study: Study) -> Iterator[Finding]:
-    if not study.space and not study.catalog.match and not study.catalog.include:
+    proposes = bool(study.code.mutable) and study.brain.kind == "llm"
+    if not study.space and not study.catalog.match and not study.catalog.include and not proposes:
         yield _warning(("space",), "there is nothing to try", "add factors here or set catalog.match: true")
     for name, factor in study.space.items():
         at = ("space", name)
@@ -54,6 +63,15 @@ def _about_space(study: Study) -> Iterator[Finding]:
             yield from _about_levels(at, factor, study.parameters[name])
         else:
             yield from _about_settings(at, factor, study.parameters)
+
+
+def _about_code(study: Study) -> Iterator[Finding]:
+    if study.code.mutable and study.brain.kind == "rules":
+        mend = "set brain.kind: llm, or remove it"
+        yield _warning(("code", "mutable"), "nobody proposes changes: the brain is rules", mend)
+    if study.code.mutable and not study.code.required_calls:
+        mend = "name the functions that measure, e.g. [evaluate], so that no idea leaves them out"
+        yield _warning(("code", "required_calls"), "is empty", mend)
 
 
 def _about_levels(at: Location, factor: Factor, baseline: Scalar) -> Iterator[Finding]:
@@ -91,7 +109,7 @@ def _sort(value: Scalar) -> str:
 
 
 def _about_command(study: Study) -> Iterator[Finding]:
-    if "seed" not in placeholders_in(study.launcher.command):
+    if not study.launcher.is_framework and "seed" not in placeholders_in(study.launcher.command):
         mend = "add for example --seed {seed}, or see that the script reads NIGHTLAB_SEED; equal runs show no noise"
         yield _warning(("launcher", "command"), "does not hand over {seed}", mend)
 

@@ -46,6 +46,9 @@ class Approvals(Section):
     plan: Decision = _by_default("auto")
     """Going on with the plan once the baseline is measured; `auto` when left out. Without an answer by the deadline
     the lab goes on."""
+    factors: Decision = _by_default("ask-with-default")
+    """Whether values that a language model proposes enter the plan; `ask-with-default` when left out. The safe answer
+    leaves them out: the night is spent on what the study names. `auto` takes them, within the study's checks."""
     base_model: Decision = _by_default("ask-with-default")
     """Whether to try another base model when nothing helps; `ask-with-default` when left out. The safe answer keeps
     it; a change is a study of its own."""
@@ -55,6 +58,9 @@ class Approvals(Section):
     """What to do about runs that all fail the same way, and about a failure that only a person can mend (a missing
     package, a licence to accept); `ask-with-default` when left out. The safe answer, also of `auto`, leaves out what
     they have in common, and gives up the experiment that failed."""
+    review: Decision = _by_default("ask")
+    """Whether a confirmed win that the reviewing model questions, with evidence, stands all the same; `ask` when left
+    out. Nothing waits for the answer: until somebody gives it, and with `auto`, the win stays questioned."""
     winner: Decision = _by_default("auto")
     """Whether the branch `nightlab/<study>/winner` is set to the confirmed winner; `auto` when left out. The safe
     answer, also of `auto`, leaves it on its own branch. Nothing is ever merged."""

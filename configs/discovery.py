@@ -28,6 +28,8 @@ SETTINGS = tuple(
 )
 MAX_BYTES = 1_000_000
 MAX_PARAMETERS = 24
+MAX_POWER = 64
+"""Base and exponent of a constant that is written as a power."""
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-/]*")
 _SEED_FLAGS = ("seed", "random_seed")
@@ -79,16 +81,33 @@ def discover(root: Path) -> Discovery:
     return Discovery(command=" ".join([_start(script), *_given_flags(flags)])) if script else Discovery()
 
 
-def constants(root: Path) -> dict[str, Scalar]:
-    """The upper-case constants of the training script at `root` with plain values, in their order."""
-    script = next((root / name for name in SCRIPTS if (root / name).is_file()), None)
+def constants(root: Path, script: str, *, above: str = "") -> dict[str, Scalar]:
+    """The upper-case constants of `script` with plain values, in their order; only those `above` a line with that text.
+
+    Powers and products of whole numbers, as in `2**19`, are plain values too.
+    """
+    text = _text(root / script)
+    line = text[: text.index(above)].count("\n") if above in text else text.count("\n") + 1
     found: dict[str, Scalar] = {}
-    for node in _tree(_text(script)).body if script else ():
+    for node in _tree(text).body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            name, value = node.targets[0].id, _literal(node.value)
-            if name.isupper() and NAME.fullmatch(name) and value is not None:
+            name, value = node.targets[0].id, _whole(node.value) or _literal(node.value)
+            if name.isupper() and NAME.fullmatch(name) and value is not None and (not above or node.lineno <= line):
                 found[name] = value
     return dict(list(found.items())[:MAX_PARAMETERS])
+
+
+def _whole(node: ast.expr) -> int | None:
+    """The product or power of two whole numbers."""
+    if not isinstance(node, ast.BinOp):
+        return None
+    left, right = _literal(node.left), _literal(node.right)
+    if type(left) is not int or type(right) is not int:
+        return None
+    if isinstance(node.op, ast.Mult):
+        return left * right
+    is_small = isinstance(node.op, ast.Pow) and 0 <= right <= MAX_POWER and abs(left) <= MAX_POWER
+    return int(left**right) if is_small else None
 
 
 def _start(script: str | None) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, get_args
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -40,6 +41,12 @@ def _section_in(annotation: Any) -> type[Section] | None:
 
 
 def _is_direct(annotation: Any) -> bool:
+    """Whether the section itself stands there, or none at all; no list of them and no map."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _is_direct(parts[0])
+    if origin in (Union, UnionType):
+        return all(_is_direct(part) for part in parts if part is not NoneType)
     return isinstance(annotation, type) and issubclass(annotation, Section)
 
 

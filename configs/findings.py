@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic_core import ErrorDetails
 
@@ -127,6 +127,8 @@ def _plain(kind: str, shown: str, value: object, context: Mapping[str, Any]) -> 
                 f"{shown} is not a policy",
                 "write auto, ask, ask-with-default, or a section with policy and deadline",
             )
+        case "score":
+            return f"{shown} is not a score", f"write one of {context['kinds']}, or a section with kind and more"
         case "size":
             return f"{shown} is not a size", "write for example 500MB, 1.5GB or 2GiB"
         case "list_type":
@@ -185,12 +187,19 @@ def _unknown(at: Location, value: object) -> Finding:
 
 
 def _not_among(at: Location, value: object) -> Finding:
-    field = field_at(at)
-    options = [str(option) for option in get_args(field.annotation)] if field else []
+    field = field_at(at) or field_at(at[:-1])
+    options = _options(field.annotation) if field else []
     meant = nearest(value, options) if isinstance(value, str) else None
     mend = f"did you mean `{meant}`?" if meant else _explained(at)
     listed = f"one of {', '.join(options)}" if len(options) > 1 else f"{options[0]}, the only choice yet"
     return Finding(at, "literal_error", f"{_shown(at, value)} is not {listed}", mend, value)
+
+
+def _options(annotation: Any) -> list[str]:
+    """The words of a Literal, also of one in a list or a union."""
+    if get_origin(annotation) is Literal:
+        return [str(option) for option in get_args(annotation)]
+    return [option for part in get_args(annotation) for option in _options(part)]
 
 
 def _off_pattern(at: Location, shown: str, *, is_key: bool, name: str) -> tuple[str, str]:

@@ -58,6 +58,21 @@ class JobPaths:
         return self.directory / "curve.json"
 
     @property
+    def scores(self) -> Path:
+        """What the lab scored itself: each metric's value, number of examples, interval over them and slices."""
+        return self.directory / "scores.json"
+
+    @property
+    def bad_cases(self) -> Path:
+        """The worst examples of each such metric, JSON objects a line."""
+        return self.directory / "bad_cases.jsonl"
+
+    @property
+    def findings(self) -> Path:
+        """What the run's own files show to be wrong with it, JSON; absent where that is nothing."""
+        return self.directory / "findings.json"
+
+    @property
     def stdout(self) -> Path:
         return self.directory / "stdout.log"
 
@@ -145,6 +160,11 @@ class StudyPaths:
         return self.folder / "experiment_results.csv"
 
     @property
+    def results_tsv(self) -> Path:
+        """The table in autoresearch's five columns, where the study or a person wants it."""
+        return self.folder / "results.tsv"
+
+    @property
     def analysis_report(self) -> Path:
         return self.folder / "analysis_report.md"
 
@@ -197,6 +217,10 @@ class StudyPaths:
 
     def job(self, number: int, seed: int, attempt: int) -> JobPaths:
         return JobPaths(self.experiment_logs(number) / f"seed-{seed}-attempt-{attempt}")
+
+    def stress(self, number: int, check: str, repeat: int, attempt: int) -> JobPaths:
+        """The job of one attempt at one repeat of a stress check."""
+        return JobPaths(self.experiment_logs(number) / f"stress-{check}-{repeat}-attempt-{attempt}")
 
     @property
     def jobs(self) -> list[JobPaths]:

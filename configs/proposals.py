@@ -11,7 +11,7 @@ from nightlab.configs.study import Scalar
 __all__ = ["ProposedFactor", "propose_locked", "propose_space"]
 
 _WORD = re.compile(r"[A-Za-z][a-z]*|[A-Z]+|[0-9]+")
-_LENGTH = frozenset({"steps", "epochs", "epoch", "iters", "iterations", "tokens", "interval"})
+_LENGTH = frozenset({"steps", "epochs", "epoch", "iters", "iterations", "tokens", "interval", "budget"})
 _DATA = frozenset({"data", "dataset", "path", "file", "dir", "eval", "valid", "validation", "test", "vocab"})
 _MACHINE = frozenset({"device", "dtype"})
 _MODELS = frozenset({"model", "base_model", "model_name", "model_path", "model_name_or_path", "model_id"})

@@ -16,6 +16,8 @@ from pydantic_core import PydanticUndefined
 
 from nightlab.configs.approvals import Decision
 from nightlab.configs.fields import sections
+from nightlab.configs.launcher import Setting
+from nightlab.configs.scoring import Scoring
 from nightlab.configs.section import Section
 from nightlab.configs.study import Name, RepositoryPath, Scalar, Slug
 from nightlab.configs.units import Duration, Flag, Size
@@ -54,6 +56,8 @@ _NAMED: tuple[tuple[Any, str], ...] = (
     (Size, "size"),
     (Flag, "true or false"),
     (Decision, "`auto`, `ask`, `ask-with-default` or a section"),
+    (Scoring, "name of a score or a section"),
+    (Setting, "value or list of values"),
     (Scalar, "value"),
     (bool, "true or false"),
     (int, "whole number"),

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from nightlab.configs.approvals import Approvals
+from nightlab.configs.brain import BrainSettings
 from nightlab.configs.budget import Budget
+from nightlab.configs.checkpoints import CheckpointSettings
+from nightlab.configs.code import CodeSettings, problems_of_code
+from nightlab.configs.data import DataSettings
 from nightlab.configs.disk import DiskSettings
 from nightlab.configs.failures import Failures
+from nightlab.configs.fidelity import FidelitySettings, problems_of_fidelity
+from nightlab.configs.launcher import GIVEN_PLACEHOLDERS, LauncherSettings, ParameterPassing, placeholders_in
 from nightlab.configs.levels import spread, steps_of
+from nightlab.configs.metric_source import MetricSource
 from nightlab.configs.notify import Notify
 from nightlab.configs.prices import Prices
 from nightlab.configs.problems import Location, Problem, refuse
 from nightlab.configs.pruning import PruningSettings
+from nightlab.configs.reporting import ReportSettings
 from nightlab.configs.section import Section
 from nightlab.configs.sizes import Sizes
 from nightlab.configs.space import problems_of_space
-from nightlab.configs.units import Duration, Flag
+from nightlab.configs.stress import StressCheck, problems_of_stress
+from nightlab.configs.units import Duration, Flag, Size
+from nightlab.configs.values import RepositoryPath, Scalar
 from nightlab.configs.watchdog import Watchdog
 
 __all__ = [
@@ -38,33 +45,18 @@ __all__ = [
     "Objective",
     "ParameterPassing",
     "Prices",
+    "RepositoryPath",
     "Scalar",
     "SearchSettings",
     "Study",
     "placeholders_in",
 ]
 
-Scalar = bool | int | float | str
-"""A parameter's value: one YAML scalar."""
-
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")]
 """Lower-case letters, digits and inner hyphens, 40 characters at most: safe in branch and folder names."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.\-/]*$")]
 """A letter or underscore, then letters, digits and `_ . - /`."""
-
-
-def _inside_repository(path: str) -> str:
-    """`path` unchanged; ValueError when it is empty, absolute or steps out of the repository."""
-    if not path.strip():
-        raise ValueError("is empty")
-    if PurePosixPath(path).is_absolute() or path.startswith("~") or ".." in PurePosixPath(path).parts:
-        raise ValueError("must lie inside the repository; write it relative to the repository's top folder")
-    return path
-
-
-RepositoryPath = Annotated[str, AfterValidator(_inside_repository)]
-"""A file or folder, relative to the repository's top folder and inside it."""
 
 
 class Objective(Section):
@@ -177,110 +169,6 @@ class Factor(Section):
         return self
 
 
-class MetricSource(Section):
-    """Where one metric is read from."""
-
-    kind: Literal["lines", "jsonl", "json", "csv", "regex"] = "lines"
-    """`lines`: `name: value` or `name = value` in the run's output; `jsonl`: JSON objects a line; `json`, `csv`: a
-    file; `regex`: a pattern with one group, or a group called `value`."""
-    path: str | None = None
-    """File to read, relative to the worktree (`{output_dir}` stands for the run's output folder). Without it: the
-    run's stdout, then stderr."""
-    key: str | None = None
-    """Name in the source when it differs from the metric's own; dots step into nested JSON."""
-    pattern: str | None = None
-    """Python regular expression, for kind `regex`."""
-    pick: Literal["last", "best", "mean"] = "last"
-    """Which of several values counts."""
-
-    @model_validator(mode="after")
-    def _complete(self) -> MetricSource:
-        if self.kind == "regex" and not self.pattern:
-            refuse(Problem("kind regex needs a pattern", ("pattern",), "for example pattern: 'loss=([0-9.]+)'"))
-        if self.kind != "regex" and self.pattern:
-            refuse(
-                Problem(f"belongs to kind regex, not {self.kind}", ("pattern",), "set kind: regex or remove pattern")
-            )
-        if self.kind in ("json", "csv") and not self.path:
-            refuse(
-                Problem(f"kind {self.kind} needs a path", ("path",), "for example path: '{output_dir}/metrics.json'")
-            )
-        if self.pattern:
-            try:
-                compiled = re.compile(self.pattern)
-            except (re.error, OverflowError, RecursionError) as error:
-                refuse(Problem(f"is not a regular expression: {error}", ("pattern",), "Python's re syntax"))
-            if compiled.groups != 1 and "value" not in compiled.groupindex:
-                refuse(
-                    Problem(
-                        f"has {compiled.groups} groups; one must hold the number",
-                        ("pattern",),
-                        "write one group, e.g. 'loss=([0-9.]+)', or call it (?P<value>…)",
-                    )
-                )
-        return self
-
-
-GIVEN_PLACEHOLDERS = frozenset({"seed", "params_file", "output_dir", "python"})
-"""Placeholders of a command that the lab itself fills in."""
-
-_PLACEHOLDER = re.compile(r"\{\{|\}\}|\$\{[^{}]*\}|\{([^{}]*)\}")
-
-
-def placeholders_in(command: str | list[str]) -> list[str]:
-    """Names that stand as `{name}` in the command, in their order; `${NAME}` is the shell's, `{{` is a brace."""
-    words = [command] if isinstance(command, str) else command
-    found = (match for word in words for match in _PLACEHOLDER.finditer(word))
-    return list(dict.fromkeys(match[1] for match in found if match[1] is not None))
-
-
-class ParameterPassing(Section):
-    """How a run gets its parameters."""
-
-    via: Literal["template", "environment", "file"] = "file"
-    """`template`: `{name}` placeholders in the command; `environment`: variables `<prefix><NAME>`; `file`: a JSON or
-    YAML file in the worktree, also committed on the experiment's branch."""
-    path: RepositoryPath = "nightlab_params.json"
-    """The parameter file (`.json`, `.yaml` or `.yml`), relative to the worktree, for `via: file`. When the file exists
-    in the repository, its other keys are kept."""
-    prefix: str = ""
-    """Prefix of the environment variables for `via: environment`."""
-
-    @model_validator(mode="after")
-    def _writable(self) -> ParameterPassing:
-        if self.via == "file" and PurePosixPath(self.path).suffix not in (".json", ".yaml", ".yml"):
-            refuse(Problem("is neither .json, .yaml nor .yml", ("path",), "for example nightlab_params.json"))
-        return self
-
-
-class LauncherSettings(Section):
-    """What starts a run."""
-
-    kind: Literal["script"] = "script"
-    """`script`: any command."""
-    command: str | list[str]
-    """The training command, without a shell (`bash -c "…"` where you need one). Placeholders: `{name}` of a parameter,
-    `{seed}`, `{params_file}`, `{output_dir}`, `{python}` (the lab's own interpreter)."""
-    parameters: ParameterPassing = ParameterPassing()
-    """How a run gets its parameters."""
-    cwd: RepositoryPath = "."
-    """Folder the command runs in, relative to the worktree."""
-    dry_run: dict[str, Scalar] = Field(default_factory=dict)
-    """Parameter values that make the preflight's dry run short, e.g. `{steps: 20}`; locked ones are allowed here."""
-    dry_run_timeout_seconds: Duration = Field(default=120.0, alias="dry_run_timeout")
-    """Longest time the dry run may take."""
-
-    @model_validator(mode="after")
-    def _startable(self) -> LauncherSettings:
-        try:
-            words = shlex.split(self.command) if isinstance(self.command, str) else self.command
-        except ValueError as error:
-            refuse(Problem(f"cannot be split into words: {error}", ("command",), "close the quotes"))
-        if not words or not words[0].strip():
-            refuse(Problem("is empty", ("command",), "for example {python} train.py --lr {lr}"))
-        return self
-
-
 class BackendSettings(Section):
     """Where jobs run."""
 
@@ -290,6 +178,8 @@ class BackendSettings(Section):
     """Jobs at the same time."""
     gpus: list[int | str] = Field(default_factory=list)
     """GPU ids to share out over the slots; each job sees only its own through CUDA_VISIBLE_DEVICES."""
+    gpu_memory_bytes: Size | None = Field(default=None, alias="gpu_memory")
+    """Memory of one GPU, e.g. `80GB`, to tell before the start whether a run fits; without it the driver is asked."""
     threads_per_job: Annotated[int, Field(ge=1)] | None = None
     """Value of OMP_NUM_THREADS and its like for each job; without it cores ÷ slots."""
     timeout_seconds: Duration | None = Field(default=None, alias="timeout")
@@ -358,6 +248,8 @@ class SearchSettings(Section):
     many finalists are looked at and how often."""
     pruning: PruningSettings = PruningSettings()
     """When a running run that falls behind is ended before its time."""
+    fidelity: FidelitySettings | None = None
+    """A cheaper kind of run to look at single changes with; what it favours is run whole before it is believed."""
 
 
 class Study(Section):
@@ -377,6 +269,12 @@ class Study(Section):
     """What is to be improved."""
     guardrails: list[Guardrail] = Field(default_factory=list)
     """Bounds on secondary metrics that a winner must respect."""
+    stress: list[StressCheck] = Field(default_factory=list)
+    """Commands that measure a confirmed finalist, and the baseline beside it, under load or on harder data, with the
+    bounds it must hold to be kept."""
+    pareto: dict[Name, Literal["minimize", "maximize"]] = Field(default_factory=dict)
+    """Secondary metrics, each with its better direction (`{latency_ms: minimize}`): the report lists the experiments
+    that no other one beats in the objective and all of these. They change neither the search nor a verdict."""
     metrics: dict[Name, MetricSource] = Field(default_factory=dict)
     """Where each metric is read from; a metric not listed is read from `name: value` lines."""
     parameters: dict[Name, Scalar]
@@ -390,6 +288,9 @@ class Study(Section):
     """Parameters no experiment may change."""
     frozen: list[RepositoryPath] = Field(default_factory=list)
     """Files or folders no experiment may change (evaluation data, metric code); their hashes are checked."""
+    same: list[Name] = Field(default_factory=list)
+    """Metrics that every run must report as the baseline does, e.g. `[eval_tokens, train_steps]`: on how much it was
+    measured and trained. A run that reports another value is rejected."""
     inputs: list[RepositoryPath] = Field(default_factory=list)
     """What a run needs but git does not hold (data, weights, environments): linked into each worktree."""
     launcher: LauncherSettings
@@ -398,6 +299,8 @@ class Study(Section):
     """Where jobs run."""
     catalog: CatalogSelection = CatalogSelection()
     """Which techniques of the catalog join the space by themselves."""
+    data: DataSettings = DataSettings()
+    """The data of the study, for the diagnosis to measure."""
     sizes: Sizes = Sizes()
     """How large model and data are, for what scaling laws predict."""
     search: SearchSettings = SearchSettings()
@@ -406,16 +309,24 @@ class Study(Section):
     """What the study may use."""
     prices: Prices = Prices()
     """What runs cost, for a budget of money."""
+    brain: BrainSettings = BrainSettings()
+    """Who proposes, explains and reviews; verdicts are computed in any case."""
+    code: CodeSettings = CodeSettings()
+    """Which changes to the code a language model may propose."""
     approvals: Approvals = Approvals()
     """Which decisions wait for a person."""
     notify: Notify = Notify()
     """Whom the lab tells what."""
+    report: ReportSettings = ReportSettings()
+    """What is written beside report and table."""
     watchdog: Watchdog = Watchdog()
     """When a running job is ended before its time."""
     failures: Failures = Failures()
     """What happens when runs fail."""
     disk: DiskSettings = DiskSettings()
     """How much of the disk the lab leaves alone."""
+    checkpoints: CheckpointSettings = CheckpointSettings()
+    """Which of a run's checkpoints stay on the disk once its experiment is judged."""
     secrets: list[str] = Field(default_factory=list)
     """What is never written anywhere: names of variables of your shell (`NAME` or `env:NAME`) or values themselves, of
     at least 6 characters. Variables whose names look like keys (`…_TOKEN`, `…_PASSWORD`) are secret already."""
@@ -435,7 +346,11 @@ class Study(Section):
     def reaches_runs(self, parameter: str) -> bool:
         """Whether a run notices what the parameter is set to."""
         launcher = self.launcher
-        return launcher.parameters.via != "template" or parameter in placeholders_in(launcher.command)
+        return (
+            launcher.is_framework
+            or launcher.parameters.via != "template"
+            or parameter in placeholders_in(launcher.command)
+        )
 
     def plain(self, assignment: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """The parameters' values that `assignment` stands for: a bundle's setting is those of its parameters."""
@@ -449,12 +364,18 @@ class Study(Section):
     @property
     def metric_names(self) -> list[str]:
         """Objective first, then guardrails and every other declared metric, without repeats."""
-        names = [self.objective.metric, *(rail.metric for rail in self.guardrails), *self.metrics]
-        return list(dict.fromkeys(names))
+        rails = [rail.metric for rail in self.guardrails]
+        return list(dict.fromkeys([self.objective.metric, *rails, *self.pareto, *self.same, *self.metrics]))
 
     @model_validator(mode="after")
     def _consistent(self) -> Study:
         problems = [*problems_of_space(self), *self._problems_of_names(), *self._problems_of_budget()]
+        # A framework has parameters of its own.
+        known = [*self.parameters, *(self.code.smoke if self.launcher.is_framework else ())]
+        written = self.launcher.written
+        problems += problems_of_code(self.code, parameters=known, frozen=self.frozen, written=written)
+        problems += problems_of_stress(self.stress, self.parameters, confirms=self.search.confirm)
+        problems += problems_of_fidelity(self)
         if problems:
             refuse(*problems, across_sections=True)
         return self
@@ -478,11 +399,16 @@ class Study(Section):
 
     def _problems_of_names(self) -> list[Problem]:
         places: list[tuple[Location, str]] = [(("locked", index), name) for index, name in enumerate(self.locked)]
-        places += [(("launcher", "dry_run", name), name) for name in self.launcher.dry_run]
+        if not self.launcher.is_framework:
+            places += [(("launcher", "dry_run", name), name) for name in self.launcher.dry_run]
         pruning, at = self.search.pruning, ("search", "pruning")
         places += [((*at, "schedule_parameters", i), name) for i, name in enumerate(pruning.schedule_parameters or ())]
         places += [((*at, "warmup_parameter"), pruning.warmup_parameter)] if pruning.warmup_parameter else []
         mend = "add it to parameters or correct the name"
-        return [
+        problems = [
             Problem("is not among parameters", at, mend, name) for at, name in places if name not in self.parameters
         ]
+        if self.objective.metric in self.same:
+            at_same: Location = ("same", self.same.index(self.objective.metric))
+            problems.append(Problem("is what is to be improved", at_same, "name other metrics", self.objective.metric))
+        return problems

@@ -16,7 +16,7 @@ from nightlab.search import spending
 from nightlab.search.history import History
 from nightlab.search.spending import Usage
 
-__all__ = ["deadline_of", "experiments_left", "history_now", "reserve", "runs_left"]
+__all__ = ["deadline_of", "experiments_left", "history_now", "reserve", "run_seconds", "runs_left"]
 
 
 def deadline_of(budget: Budget, started_at: datetime, now: datetime) -> datetime | None:
@@ -59,9 +59,14 @@ def runs_left(lab: Lab) -> int:
     return spending.runs_left(lab.study, _usage(lab))
 
 
+def run_seconds(lab: Lab) -> float | None:
+    """How long a run takes, by those that have ended well; None before one has."""
+    return _usage(lab).run_seconds
+
+
 def reserve(lab: Lab, run: Run) -> None:
     """Write into the ledger what a run that was just planned will take of GPU-hours and money."""
-    pace = _usage(lab).run_seconds
+    pace = run_seconds(lab)
     seconds = pace if pace is not None else lab.study.backend.timeout_seconds or 0.0
     gpu_hours, cost_usd = spending.run_amounts(lab.study, seconds)
     lab.ledger.reserve(run.key, gpu_hours=gpu_hours, cost_usd=cost_usd)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from nightlab.agents.breaker import trips
+from nightlab.agents.code_space import accepted, ideas_in
 from nightlab.agents.context import Lab
+from nightlab.agents.opinions import QUESTIONED, STAND
 from nightlab.agents.spending import usage_of
 from nightlab.errors import GitError
 from nightlab.graph.questions import PLANNING, factor_block, raise_question
+from nightlab.graph.stressing import stress_verdict
 from nightlab.knowledge.ledger import Ledger
-from nightlab.knowledge.records import Experiment, Question, Verdict, VerdictKind
+from nightlab.knowledge.records import Experiment, ExperimentState, Question, Verdict, VerdictKind
+from nightlab.search.simplicity import Standing, simplest_first
+from nightlab.search.stress import BROKEN
 from nightlab.tools.failures.breaker import Trip
 from nightlab.tools.notify.messages import breaker_tripped
 from nightlab.worktrees.git import Git
@@ -120,14 +125,20 @@ def _failure_id(trip: Trip) -> str:
 
 
 def best_kept(lab: Lab) -> tuple[Experiment, Verdict] | None:
-    """The confirmed experiment with the largest effect."""
+    """The confirmed experiment with the largest effect; of equal ones the one with the least code."""
     kept = [
         verdict for verdict in lab.ledger.verdicts().values() if verdict.kind is VerdictKind.KEEP and verdict.effect
     ]
     if not kept:
         return None
-    verdict = max(kept, key=lambda one: (one.effect.delta if one.effect else 0.0, -one.number))
-    return lab.ledger.experiment(verdict.number), verdict
+    ideas, of = accepted(lab.ledger), {one.number: lab.ledger.experiment(one.number) for one in kept}
+    standings = [
+        Standing(one.number, one.effect.delta, sum(idea.lines for idea in ideas_in(of[one.number], ideas)))
+        for one in kept
+        if one.effect
+    ]
+    best = simplest_first(standings, lab.study.objective.min_effect)[0].number
+    return of[best], next(one for one in kept if one.number == best)
 
 
 def ask_at_the_end(lab: Lab, *, exhausted: bool) -> None:
@@ -167,7 +178,7 @@ def _ask_base_model(lab: Lab) -> None:
     tried = [verdict for verdict in verdicts if verdict.effect is not None]
     approval = lab.study.approvals.base_model
     hopeful = any(
-        verdict.kind is VerdictKind.INCONCLUSIVE
+        (verdict.kind is VerdictKind.INCONCLUSIVE or verdict.label == BROKEN)
         and verdict.effect is not None
         and verdict.effect.delta >= lab.study.objective.min_effect
         for verdict in tried
@@ -189,6 +200,24 @@ def _ask_base_model(lab: Lab) -> None:
     )
 
 
+def _let_stand(ledger: Ledger, answered: Question) -> str | None:
+    """The win as it was computed, without what its review took from it."""
+    number = int(answered.id.rpartition("-")[2])
+    held = ledger.verdict(number)
+    if held is None or held.label != QUESTIONED:
+        return None
+    reason = f"{held.reason}; {answered.answered_by} let it stand"
+    stands = held.model_copy(update={"kind": VerdictKind.KEEP, "label": "confirmed", "reason": reason})
+    under_stress = stress_verdict(ledger.study_row().study, ledger, stands)
+    if under_stress.kind is not VerdictKind.KEEP:
+        return f"experiment {number:02d} stays held back all the same: {under_stress.reason}"
+    with ledger.transaction():
+        ledger.record_verdict(stands)
+        ledger.update_experiment(number, state=ExperimentState.KEPT)
+        ledger.add_event("verdict", f"experiment {number:02d} stands: {answered.answered_by} has looked at it", number)
+    return f"experiment {number:02d} is a confirmed win again (`nightlab report` shows it)"
+
+
 def winner_branch(study: str) -> str:
     """Where a promoted winner is found."""
     return f"nightlab/{study}/winner"
@@ -199,6 +228,8 @@ def carry_out(ledger: Ledger, git: Git, answered: Question) -> str | None:
 
     Doing it again changes nothing. Raises GitError where the branch holds somebody's own commits or is checked out.
     """
+    if answered.kind == "review" and answered.answer == STAND:
+        return _let_stand(ledger, answered)
     if answered.kind != "winner" or answered.answer != PROMOTE:
         return None
     winner = ledger.experiment(int(answered.id.rpartition("-")[2]))

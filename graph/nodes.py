@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,19 +18,34 @@ from nightlab.agents.failures import retries_due, retry, waiting
 from nightlab.agents.history import history_of
 from nightlab.agents.model_calls import settle_calls_of_the_dead
 from nightlab.agents.recovery import write_study
+from nightlab.agents.repair import repairs_due
 from nightlab.agents.review import conclude_experiment, review_agent, settled_experiments
+from nightlab.agents.stress import adopt_stresses, cancel_stresses, observe_stresses, running_stresses, submit_stresses
 from nightlab.agents.training import adopt_started, due, free_slots, training_agent
 from nightlab.errors import GitError
-from nightlab.graph.budget import history_now, reserve, runs_left
+from nightlab.graph.advising import is_seeking_advice, seek_advice
+from nightlab.graph.budget import history_now, reserve, run_seconds, runs_left
 from nightlab.graph.decisions import ask_at_the_end, breaker_stops, spending_stops
 from nightlab.graph.disk import watch_disk
 from nightlab.graph.mending import mend
 from nightlab.graph.notices import tell_best, tell_end
+from nightlab.graph.proposals import settle_proposals
 from nightlab.graph.questions import answer_model, ask_plan, holding, is_held, news_of, next_to_ask, settle_overdue
+from nightlab.graph.repairing import repair_failed
+from nightlab.graph.reviewing import await_reviews, is_reviewing, pairs_due, reviewed, start_reviews, without_questioned
 from nightlab.graph.state import LabState
-from nightlab.knowledge.records import JobState, Proposal, RunState
+from nightlab.graph.stressing import (
+    is_stressing,
+    is_under_stress,
+    start_stress,
+    stress_verdict,
+    stressed,
+    without_broken,
+)
+from nightlab.knowledge.records import JobState, Phase, Proposal, RunState
 from nightlab.search.belief import judge_all
-from nightlab.search.engine import propose
+from nightlab.search.confirmation import exploration_left
+from nightlab.search.engine import lookahead, propose
 from nightlab.search.history import History
 from nightlab.search.levels import held_back
 from nightlab.worktrees.names import branch_name
@@ -51,10 +67,10 @@ __all__ = [
 
 Update = dict[str, Any]
 
-LOOKAHEAD = 1
-"""Runs planned and prepared beyond the free slots, so that a slot is refilled the moment a job ends."""
 WAIT_SECONDS = 30.0
 """Longest sleep between two turns of the loop; a job's end or a request to stop cuts it short."""
+PATIENCE_SECONDS = 300.0
+"""How long slots may stand idle for one answer of a model, where runs are shorter than that."""
 SLICE_SECONDS = 0.5
 """How long a request to stop may go unnoticed."""
 PRUNE_EVERY = 16
@@ -70,6 +86,7 @@ def reconcile(state: LabState, runtime: Runtime[Lab]) -> Update:
     lab = runtime.context
     lab.worktrees.heal()
     adopt_started(lab)
+    adopt_stresses(lab)
     settle_calls_of_the_dead(lab)
     row = lab.ledger.study_row()
     phase = "understand" if row.design is None else "verify"
@@ -81,15 +98,17 @@ def reconcile(state: LabState, runtime: Runtime[Lab]) -> Update:
 def observe(state: LabState, runtime: Runtime[Lab]) -> Update:
     """Record which jobs have ended; what was lost with its machine is planned again."""
     lab = runtime.context
+    lab.aside.take()
     watch_disk(lab)
     settle_overdue(lab)
     # From here on the turn decides by what is known now: what changes meanwhile cuts its wait short.
     lab.heard = news_of(lab)
+    stress_ended = observe_stresses(lab)
     ended = observe_jobs(lab)
     if lab.is_overdue:
         _end_overdue(lab)
     _retry_failed(lab)
-    if ended:
+    if ended or stress_ended:
         lab.on_change()
     return {}
 
@@ -101,11 +120,14 @@ def _end_overdue(lab: Lab) -> None:
         observe_jobs(lab)
     for run in lab.ledger.runs(states=(RunState.PLANNED,)):
         cancel_unstarted(lab, run)
+    if lab.study.stress:
+        cancel_stresses(lab, "the wall-clock budget ran out")
 
 
 def _retry_failed(lab: Lab) -> None:
     """Start again, within the budget, what failed for a reason that another attempt may not meet, or is mended."""
     mend(lab)
+    repair_failed(lab)
     for run in retries_due(lab):
         if runs_left(lab) > 0:
             with lab.ledger.transaction():
@@ -136,9 +158,12 @@ def understand(state: LabState, runtime: Runtime[Lab]) -> Update:
     lab = runtime.context
     baseline = [run for run in lab.ledger.runs(number=0) if run.state is RunState.REVIEWED]
     if lab.ledger.study_row().design is None and baseline:
-        analysis_agent.invoke({"symptoms": []}, context=lab)
+        # No slot waits for a model: what it says is taken up when it comes.
+        analysis_agent.invoke({"symptoms": [], "by_rules": lab.models is not None}, context=lab)
         write_study(lab.paths, lab.ledger.study_row())
+    seek_advice(lab)
     ask_plan(lab)
+    settle_proposals(lab)
     return {"phase": "verify"} if lab.ledger.study_row().design is not None else {}
 
 
@@ -166,10 +191,12 @@ def plan(state: LabState, runtime: Runtime[Lab]) -> Update:
         return {}
     # Before anything is proposed: a run to be retried says nothing, and would be proposed again without its remedy.
     _retry_failed(lab)
-    room = len(free_slots(lab)) + LOOKAHEAD - len(_keys(lab, RunState.PLANNED))
+    _look_for_ideas(lab)
+    room = len(free_slots(lab)) + lookahead(lab.study) - len(_keys(lab, RunState.PLANNED))
     if room <= 0:
         return {"exhausted": False}
-    proposals = _proposals(lab, history_now(lab))
+    pairs = pairs_due(lab, history_now(lab))
+    proposals = [*pairs, *_proposals(lab, history_now(lab))]
     if proposals:
         # Only where there is something left to try is there something to ask.
         left_out, ends = breaker_stops(lab)
@@ -177,7 +204,7 @@ def plan(state: LabState, runtime: Runtime[Lab]) -> Update:
         if ends or is_held(lab):
             return {"exhausted": ends}
         if left_out:
-            proposals = _proposals(lab, history_now(lab), left_out)
+            proposals = [*pairs, *_proposals(lab, history_now(lab), left_out)]
     for proposal in proposals[: room if lab.has_room else 0]:
         with lab.ledger.transaction():
             run = lab.ledger.plan(
@@ -192,12 +219,49 @@ def plan(state: LabState, runtime: Runtime[Lab]) -> Update:
             )
             reserve(lab, run)
             lab.ledger.add_event("planned", proposal.reason, run.number)
-    return {"exhausted": not proposals}
+    if proposals or (_is_expecting(lab) and _may_explore(lab)):
+        return {"exhausted": False}
+    is_advised = is_seeking_advice(lab) and lab.aside.busy_seconds < _patience(lab)
+    is_waiting = is_advised or bool(lab.models and repairs_due(lab)) or is_stressing(lab, history_now(lab))
+    return {"exhausted": not is_reviewing(lab, history_now(lab)) and not is_waiting}
+
+
+def _look_for_ideas(lab: Lab) -> None:
+    """Take up the ideas that have come, and have further ones asked for while there is budget to try them."""
+    if lab.ideas is None or not lab.study.code.mutable:
+        return
+    lab.ideas.take(lab)
+    # Also while the baseline runs: a slot that is free after it must not wait for a model.
+    if _may_explore(lab):
+        lab.ideas.ask(lab)
+
+
+def _may_explore(lab: Lab) -> bool:
+    """Whether something new could still be tried: nothing is being confirmed yet, and the budget allows it."""
+    history = history_now(lab)
+    if any(trial.phase == Phase.CONFIRM and trial.changed for trial in history.trials):
+        return False
+    return exploration_left(lab.study, history) > 0 and history.experiments_left != 0
+
+
+def _is_expecting(lab: Lab) -> bool:
+    """Whether confirmation waits for an idea: for one that has come, and a while for one that a model thinks about."""
+    if lab.ideas is None:
+        return False
+    return lab.ideas.has_news or (lab.ideas.is_thinking and lab.ideas.thinking_seconds < _patience(lab))
+
+
+def _patience(lab: Lab) -> float:
+    """How long slots may stand idle for one answer of a model, in seconds: at least as long as a run takes."""
+    return max(PATIENCE_SECONDS, run_seconds(lab) or 0.0)
 
 
 def _proposals(lab: Lab, history: History, left_out: frozenset[str] = frozenset()) -> list[Proposal]:
     """What may start now, nothing new of the factors that the breaker holds back among it."""
-    return propose(lab.study, held_back(lab.study, history, left_out), lab.study.search.seed)
+    history = without_questioned(lab, without_broken(lab, history))
+    history = held_back(lab.study, history, left_out)
+    history = replace(history, expecting=_is_expecting(lab))
+    return propose(lab.study, history, lab.study.search.seed)
 
 
 def _free_branch(lab: Lab, number: int, variable: str) -> str:
@@ -213,7 +277,11 @@ def _free_branch(lab: Lab, number: int, variable: str) -> str:
 def submit(state: LabState, runtime: Runtime[Lab]) -> Update:
     """Prepare and submit what was planned; what finds no slot is prepared for the next one."""
     lab = runtime.context
-    if not lab.stop_requested() and lab.has_room and not lab.is_paused and (keys := due(lab)):
+    if lab.stop_requested() or not lab.has_room or lab.is_paused:
+        return {}
+    if lab.study.stress:
+        submit_stresses(lab)
+    if keys := due(lab):
         training_agent.invoke({"keys": keys}, context=lab)
     return {}
 
@@ -241,10 +309,18 @@ def _conclude_settled(lab: Lab) -> None:
     settled = [experiment for experiment in settled_experiments(lab) if experiment.number not in held]
     if not settled:
         return
-    verdicts = judge_all(lab.study, history_now(lab))
-    jobs = _running(lab)
+    history = history_now(lab)
+    verdicts = judge_all(lab.study, history)
+    start_reviews(lab, verdicts, settled)
+    start_stress(lab, verdicts, settled)
+    jobs = _running(lab) | running_stresses(lab)
     for experiment in settled:
-        conclude_experiment(lab, experiment, verdicts.get(experiment.number))
+        verdict = verdicts.get(experiment.number)
+        believed = stressed(lab, reviewed(lab, experiment, verdict, history))
+        if (believed is None and verdict is not None) or is_under_stress(lab, experiment.number):
+            # Its reviewer has yet to answer, or its stress checks to end.
+            continue
+        conclude_experiment(lab, experiment, believed)
         if jobs and lab.backend.wait(jobs, 0.0):
             break
     tell_best(lab)
@@ -257,17 +333,28 @@ def _running(lab: Lab) -> dict[str, Path]:
 def wait(state: LabState, runtime: Runtime[Lab]) -> Update:
     """Sleep until a job ends or is ended, a full disk has room, somebody stops or answers, or the time is over."""
     lab = runtime.context
-    jobs, had_room = _running(lab), lab.has_room
+    jobs, had_room = _running(lab) | running_stresses(lab), lab.has_room
     is_idle = not jobs and had_room and not lab.is_paused and not holding(lab)
     give_up = time.monotonic() + (SLICE_SECONDS if is_idle else WAIT_SECONDS)
     while time.monotonic() < give_up and not lab.stop_requested() and not lab.is_overdue:
-        if lab.backend.wait(jobs, SLICE_SECONDS) and jobs:
+        if _ended(lab, jobs):
             break
-        if (lab.has_room and not had_room) or news_of(lab) != lab.heard:
+        if (lab.has_room and not had_room) or news_of(lab) != lab.heard or (lab.ideas and lab.ideas.has_news):
+            break
+        if lab.aside.has_news:
             break
         if lab.watch.look(lab, time.monotonic()) or lab.pruner.look(lab, time.monotonic()):
             break
     return {}
+
+
+def _ended(lab: Lab, jobs: dict[str, Path]) -> bool:
+    """Whether a job ends within a slice of time; without any, whether an idea comes."""
+    if not jobs and lab.ideas is not None and lab.ideas.is_thinking:
+        return lab.ideas.wait(SLICE_SECONDS)
+    if not jobs and lab.aside.is_busy:
+        return lab.aside.wait(SLICE_SECONDS)
+    return lab.backend.wait(jobs, SLICE_SECONDS) and bool(jobs)
 
 
 def _has_budget(lab: Lab) -> bool:
@@ -278,10 +365,19 @@ def _has_budget(lab: Lab) -> bool:
 def conclude(state: LabState, runtime: Runtime[Lab]) -> Update:
     """The night is over: judge everything once more with all that is known, and close the books."""
     lab = runtime.context
+    if lab.ideas is not None:
+        lab.ideas.close()
     # Without runs left, whatever the budget would allow: none is to come that could change a verdict.
-    verdicts = judge_all(lab.study, history_of(lab.ledger, known=lab.configurations))
+    history = history_of(lab.ledger, known=lab.configurations)
+    verdicts = judge_all(lab.study, history)
+    await_reviews(lab, verdicts)
     for experiment in lab.ledger.experiments():
-        conclude_experiment(lab, experiment, verdicts.get(experiment.number))
+        verdict = verdicts.get(experiment.number)
+        believed = reviewed(lab, experiment, verdict, history) or verdict
+        if believed is not None:
+            # What was not measured until now stays so.
+            believed = stress_verdict(lab.study, lab.ledger, believed)
+        conclude_experiment(lab, experiment, believed)
     write_analysis_report(lab)
     lab.worktrees.remove_all()
     tell_best(lab)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nightlab.agents.code_space import accepted, with_ideas
 from nightlab.agents.context import Lab
+from nightlab.agents.ideas import Ideas
+from nightlab.agents.llm_brain import LlmBrain
+from nightlab.agents.model_setup import open_models
 from nightlab.agents.secrecy import redactor_of
 from nightlab.configs.loading import LoadedStudy
 from nightlab.configs.paths import StudyPaths
@@ -34,13 +39,17 @@ CHANGEABLE = frozenset(
         "author",
         "budget",
         "prices",
+        "brain",
+        "code",
         "backend",
         "approvals",
         "notify",
+        "report",
         "secrets",
         "watchdog",
         "failures",
         "disk",
+        "checkpoints",
         "lessons",
     }
 )
@@ -136,20 +145,28 @@ def open_lab(place: Place, study: Study, *, stop_requested: Callable[[], bool] |
     with place.open_ledger() as ledger:
         row = ledger.study_row()
         lab = Lab(
-            study=study,
+            study=with_ideas(study, accepted(ledger)),
             study_file=place.file,
             paths=place.paths,
             git=Git(place.root),
             worktrees=Worktrees(place.paths, place.redactor.redact),
             ledger=ledger,
             backend=LocalBackend(study.backend),
-            launcher=launcher_for(study),
+            launcher=launcher_for(study, catalog),
             catalog=catalog,
             base_commit=row.base_commit,
             redactor=place.redactor,
             deadline=row.deadline,
             signatures=load_signatures(place.root / study.failures.file if study.failures.file else None),
+            models=open_models(study, ledger, place.file, os.environ),
         )
+        if lab.models is not None:
+            lab.brain = LlmBrain(lab, lab.models.proposer)
+        lab.ideas = Ideas()
         if stop_requested is not None:
             lab.stop_requested = stop_requested
-        yield lab
+        try:
+            yield lab
+        finally:
+            lab.ideas.close()
+            lab.aside.close()

@@ -42,6 +42,7 @@ from nightlab.knowledge.records import (
     Event,
     Experiment,
     ExperimentState,
+    Idea,
     Job,
     JobState,
     Question,
@@ -349,6 +350,9 @@ class _Rebuilding:
             events=self._events(remains, base, row, numbers, entries, verdicts),
             told=remains.told,
             calls=remains.calls,
+            ideas=_ideas(remains, found),
+            reviews=remains.reviews,
+            stresses=remains.stresses,
         )
 
     def _newer(self, row: StudyRow, found: list[_Found], base: Base | None) -> list[Entry]:
@@ -420,6 +424,12 @@ def _questions(remains: Remains, base: Base | None) -> list[Question]:
         if question.id not in questions or questions[question.id].answer is None:
             questions[question.id] = question
     return sorted(questions.values(), key=lambda question: (question.asked_at, question.id))
+
+
+def _ideas(remains: Remains, found: Sequence[_Found]) -> list[Idea]:
+    """The code ideas: those that experiments applied stand on their branches, too."""
+    ideas = {idea.number: idea for one in found for idea in one.branch.ideas}
+    return list((ideas | {idea.number: idea for idea in remains.ideas}).values())
 
 
 def _newer_verdict(one: _Found, base: Base | None) -> Verdict | None:

@@ -27,6 +27,7 @@ from nightlab.agents.review import PENDING
 from nightlab.graph import nodes
 from nightlab.graph.questions import decides_the_end, holding, is_held
 from nightlab.graph.state import LabState
+from nightlab.graph.stressing import under_stress
 
 __all__ = ["build_supervisor"]
 
@@ -41,7 +42,7 @@ def _after_learn(state: LabState, runtime: Runtime[Lab]) -> str:
     if lab.stop_requested():
         return END
     # A question stops only what depends on it: while jobs are in flight the loop goes on collecting them.
-    if lab.ledger.runs(states=PENDING):
+    if lab.ledger.runs(states=PENDING) or under_stress(lab):
         return "wait"
     if lab.is_paused and not lab.is_overdue:
         return "wait"

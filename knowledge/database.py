@@ -36,7 +36,9 @@ SMALLEST_BYTES = 512
 _FIXED = frozenset({"key", "study", "number", "seed", "attempt", "created_at"})
 """What identifies a record; no update changes it."""
 
-_FREE_TEXT = frozenset({"text", "detail", "reason", "note", "evidence", "answered_by", "outcome"})
+_FREE_TEXT = frozenset(
+    {"text", "detail", "reason", "note", "evidence", "answered_by", "outcome", "title", "rationale", "expected"}
+)
 """Fields that may quote a log, an error or a person. What is executed or identifies a record is kept as it is."""
 
 

@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func, insert, select, update
 
+from nightlab.configs.code import without_unused_ideas
 from nightlab.configs.study import Scalar, Study
 from nightlab.errors import LedgerError
 from nightlab.knowledge import tables
 from nightlab.knowledge.call_book import CallBook
 from nightlab.knowledge.database import as_row, columns, fetch_all, fetch_one, record_of, select_as
+from nightlab.knowledge.idea_book import IdeaBook
 from nightlab.knowledge.records import (
     Event,
     Experiment,
@@ -38,7 +40,9 @@ from nightlab.knowledge.records import (
     run_key,
     utc_now,
 )
+from nightlab.knowledge.review_book import ReviewBook
 from nightlab.knowledge.spend_book import SpendBook
+from nightlab.knowledge.stress_book import StressBook
 
 __all__ = ["Configuration", "Ledger", "MeasuredRun", "Outcome"]
 
@@ -73,7 +77,7 @@ class Configuration(NamedTuple):
     changed: dict[str, Scalar]
 
 
-class Ledger(SpendBook, CallBook):
+class Ledger(SpendBook, CallBook, IdeaBook, ReviewBook, StressBook):
     """The records of one study, safe to share between threads and to open in several processes."""
 
     # --- the study ---------------------------------------------------------------------------------------------
@@ -152,7 +156,8 @@ class Ledger(SpendBook, CallBook):
         configuration and seed is the same run, except that `retry` adds the next attempt after one that failed or was
         cancelled. `branch_for` gives a branch's name for a number and a variable.
         """
-        proposal = self.safe(proposal)
+        parameters = without_unused_ideas(proposal.parameters)
+        proposal = self.safe(proposal.model_copy(update={"parameters": parameters}))
         with self._write() as connection:
             study = self._study_name(connection)
             experiment = self._experiment_of(connection, proposal)

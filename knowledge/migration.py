@@ -18,20 +18,23 @@ from nightlab.knowledge import tables
 from nightlab.knowledge.records import (
     Event,
     Experiment,
+    Idea,
     Job,
     ModelCall,
     Observation,
     Question,
+    Review,
     Run,
     Spend,
     StudyRow,
     Verdict,
 )
 from nightlab.knowledge.sqlite import disk_error
+from nightlab.knowledge.stress import Stress
 
 __all__ = ["ADDED_TABLES", "kept_copy", "migrate"]
 
-ADDED_TABLES = frozenset({"notices", "calls"})
+ADDED_TABLES = frozenset({"notices", "calls", "ideas", "reviews", "stresses"})
 """Tables that an older ledger may lack; one without any other is damaged."""
 
 _KINDS: dict[str, type[BaseModel]] = {
@@ -44,6 +47,9 @@ _KINDS: dict[str, type[BaseModel]] = {
     "questions": Question,
     "spend": Spend,
     "calls": ModelCall,
+    "ideas": Idea,
+    "reviews": Review,
+    "stresses": Stress,
     "events": Event,
 }
 

@@ -15,10 +15,13 @@ from nightlab.configs.study import Scalar, Study
 
 __all__ = [
     "CallState",
+    "Edit",
     "Effect",
     "Event",
     "Experiment",
     "ExperimentState",
+    "Idea",
+    "IdeaState",
     "Job",
     "JobState",
     "Lesson",
@@ -27,6 +30,9 @@ __all__ = [
     "Phase",
     "Proposal",
     "Question",
+    "Review",
+    "ReviewItem",
+    "ReviewState",
     "Run",
     "RunState",
     "Spend",
@@ -186,7 +192,8 @@ class Run(Record):
     """Short identifier of why it failed: `exit-status`, `timeout`, `metric-absent`, `metric-not-finite`, `lost` …"""
     detail: str = ""
     next_step: str | None = None
-    """What follows from its failure: `retry`, `retry_changed`, `give_up`, `ask` or `stop`; None unless it failed."""
+    """What follows from its failure: `retry`, `retry_changed`, `repair`, `give_up`, `ask` or `stop`; None unless it
+    failed."""
     overrides: dict[str, Scalar] = Field(default_factory=dict)
     """Parameters a remedy turned for this attempt, the experiment's meaning kept (e.g. the effective batch)."""
     extra_env: dict[str, str] = Field(default_factory=dict)
@@ -344,7 +351,13 @@ class ModelCall(Record):
     """What it is for, in a word: `analysis`, `propose`, `explain` …"""
     model: str
     prompt_hash: str
-    """SHA-256 of the whole prompt, hexadecimal."""
+    """SHA-256 of the whole prompt, hexadecimal; a call that sends a faulty answer back has that of the first."""
+    prompt: str = ""
+    """Name and version of the prompt, `analysis@3`."""
+    endpoint: str = ""
+    """Whom it was sent to: host, port and path, never a key."""
+    method: str = ""
+    """How JSON was asked for."""
     state: CallState = CallState.RESERVED
     reserved_input_tokens: int = Field(ge=0)
     reserved_output_tokens: int = Field(ge=0)
@@ -357,6 +370,8 @@ class ModelCall(Record):
     seconds: float | None = None
     outcome: str = ""
     """What went wrong, in a few words; empty where nothing did."""
+    answer: str | None = None
+    """The answer that was taken, as JSON, so that nobody is asked again after a crash."""
     reserved_at: AwareDatetime = Field(default_factory=utc_now)
     ended_at: AwareDatetime | None = None
 
@@ -364,6 +379,120 @@ class ModelCall(Record):
     def tokens(self) -> int:
         """Input and output together, as the budget counts them."""
         return self.input_tokens + self.output_tokens
+
+
+class IdeaState(StrEnum):
+    """Where a code idea stands."""
+
+    ASKING = "asking"
+    """A model is being asked, or its answer is being checked."""
+    ACCEPTED = "accepted"
+    """It passed every check: a factor of the study."""
+    REFUSED = "refused"
+
+
+class Edit(Record):
+    """One change of a file: the text `search`, which stands in it exactly once, becomes `replace`.
+
+    An empty `search` makes the file anew.
+    """
+
+    path: str
+    """Relative to the repository's top folder, as git writes it."""
+    search: str
+    replace: str
+
+
+class Idea(Record):
+    """A change to the code that a language model proposed."""
+
+    number: int
+    """From 1, in the order they were asked for."""
+    state: IdeaState = IdeaState.ASKING
+    name: str = ""
+    """A slug; an accepted idea is the parameter `code/<name>`."""
+    title: str = ""
+    rationale: str = ""
+    """Why the proposer expects something of it; the reviewer never sees it."""
+    expected: str = ""
+    """The effect that the proposer expects, in its own words."""
+    edits: list[Edit] = Field(default_factory=list)
+    lines_added: int = 0
+    lines_removed: int = 0
+    fingerprint: str = ""
+    """Hash of what it changes, names and layout not counted."""
+    requires: list[str] = Field(default_factory=list)
+    """Names of the accepted ideas that it builds on."""
+    conflicts: list[str] = Field(default_factory=list)
+    """Names of earlier accepted ideas beside which its edits cannot be applied."""
+    cause: str = ""
+    """Why it was refused, in a word: `not-found`, `frozen`, `seed-only`, `near-duplicate` …"""
+    reason: str = ""
+    rounds: int = 0
+    """How often it was sent back with what was wrong."""
+    asked: dict[str, Any] | None = None
+    """The prompt under way, so that after a crash the same is asked; None once the idea is decided."""
+    model: str = ""
+    prompt: str = ""
+    """Name and version of the prompt."""
+    mended: str = ""
+    """Cause of the failure for which its edits were amended once; empty while they are as first accepted."""
+    created_at: AwareDatetime = Field(default_factory=utc_now)
+
+    @property
+    def lines(self) -> int:
+        """By how many lines the code grows; below 0 where it shrinks."""
+        return self.lines_added - self.lines_removed
+
+
+class ReviewState(StrEnum):
+    """Where the review of a claim stands."""
+
+    ASKING = "asking"
+    ANSWERED = "answered"
+    UNANSWERED = "unanswered"
+    """No model answered, or the budget did not bear it: the claim stands as it was computed (`note`)."""
+
+
+class ReviewItem(Record):
+    """One point of the reviewer's checklist."""
+
+    check: str
+    """`leakage`, `metric gaming`, `confounding`, `unfair comparison` or `simpler explanation`."""
+    answer: str
+    """`passed`, `failed` or `unclear`; unclear too where what it quotes is not in what it was shown."""
+    evidence: str = ""
+    """What it quotes."""
+    reason: str = ""
+
+
+class Review(Record):
+    """What an independent reviewer says of one claim; it may lower a verdict, never raise one."""
+
+    key: str
+    """`review/NN/basis`, the key of the call too."""
+    number: int
+    basis: str
+    """The phase whose runs the claim rests on."""
+    state: ReviewState = ReviewState.ASKING
+    asked: dict[str, Any] | None = None
+    """The prompt under way, so that after a crash the same is asked; None once there is an answer."""
+    model: str = ""
+    independent: bool = True
+    """Whether it is another model than the one that proposed."""
+    items: list[ReviewItem] = Field(default_factory=list)
+    another_run: bool = False
+    """Whether it asked for one more pair of runs."""
+    pair_seed: int | None = None
+    """Of that pair, once the budget bears it."""
+    note: str = ""
+    """Why there is no answer, or what became of what it asked for."""
+    asked_at: AwareDatetime = Field(default_factory=utc_now)
+
+    @property
+    def accusations(self) -> list[ReviewItem]:
+        """The points that failed, each with evidence that was checked."""
+        return [item for item in self.items if item.answer == "failed"]
 
 
 class StudyStatus(StrEnum):

@@ -18,16 +18,19 @@ from nightlab.knowledge.database import Database, as_row, select_as, unchanged
 from nightlab.knowledge.records import (
     Event,
     Experiment,
+    Idea,
     Job,
     ModelCall,
     Observation,
     Question,
+    Review,
     Run,
     Spend,
     StudyRow,
     Verdict,
     configuration_key,
 )
+from nightlab.knowledge.stress import Stress
 
 __all__ = ["Records", "Remains", "restore", "salvage"]
 
@@ -50,6 +53,9 @@ class Records:
     told: Mapping[str, datetime] = field(default_factory=dict)
     """Notices that were delivered: key → when."""
     calls: Sequence[ModelCall] = ()
+    ideas: Sequence[Idea] = ()
+    reviews: Sequence[Review] = ()
+    stresses: Sequence[Stress] = ()
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,9 @@ class Remains:
     events: Sequence[Event] = ()
     told: Mapping[str, datetime] = field(default_factory=dict)
     calls: Sequence[ModelCall] = ()
+    ideas: Sequence[Idea] = ()
+    reviews: Sequence[Review] = ()
+    stresses: Sequence[Stress] = ()
 
 
 def restore(path: Path, records: Records, *, redact: Callable[[Any], Any] = unchanged) -> None:
@@ -83,7 +92,14 @@ def salvage(copy: Path) -> Remains:
         questions = reader.readable(tables.questions, Question)
         events = reader.readable(tables.events, Event)
         return Remains(
-            rows[0] if rows else None, questions, events, reader.notices(), reader.readable(tables.calls, ModelCall)
+            rows[0] if rows else None,
+            questions,
+            events,
+            reader.notices(),
+            reader.readable(tables.calls, ModelCall),
+            reader.readable(tables.ideas, Idea),
+            reader.readable(tables.reviews, Review),
+            reader.readable(tables.stresses, Stress),
         )
     finally:
         reader.close()
@@ -107,6 +123,9 @@ class _Restorer(Database):
                 (tables.spend.c.key, records.spend),
                 (tables.questions.c.id, records.questions),
                 (tables.calls.c.id, records.calls),
+                (tables.ideas.c.number, records.ideas),
+                (tables.reviews.c.key, records.reviews),
+                (tables.stresses.c.key, records.stresses),
             ):
                 _put(connection, key, [as_row(self.safe(row)) for row in rows])
             _put(connection, tables.notices.c.key, [{"key": key, "time": time} for key, time in records.told.items()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -57,6 +58,18 @@ class SpendBook(Database):
             }
             return self._update(connection, tables.spend, Spend, {"key": key}, changes)
 
+    def changing(self, parameter: str) -> list[int]:
+        """Numbers of the experiments that change a parameter, with one entry for each run not taken back."""
+        run, experiment = tables.runs.c, tables.experiments.c
+        joined = tables.runs.join(tables.experiments, experiment.number == run.number)
+        query = (
+            select(run.number)
+            .select_from(joined)
+            .where(experiment.changed[parameter].as_string().is_not(None), run.state != RunState.CANCELLED)
+        )
+        with self._read() as connection:
+            return list(connection.execute(query).scalars())
+
     def spend_totals(self) -> SpendTotals:
         """Sums over all runs, those in flight included."""
         spend = tables.spend.c
@@ -82,10 +95,13 @@ class SpendBook(Database):
                 connection.execute(select(tables.jobs.c.intent_at).select_from(joined).where(unended)).scalars()
             )
 
-    def wall_seconds(self) -> list[float]:
-        """How long each job took that ended well."""
+    def wall_seconds(self, without: Collection[int] = ()) -> list[float]:
+        """How long each job took that ended well, those of the experiments `without` left out."""
         job = tables.jobs.c
         query = select(job.wall_seconds).where(job.exit_code == 0, job.wall_seconds.is_not(None))
+        if without:
+            joined = tables.jobs.join(tables.runs, tables.runs.c.key == job.key)
+            query = query.select_from(joined).where(tables.runs.c.number.not_in(without))
         with self._read() as connection:
             return list(connection.execute(query).scalars())
 

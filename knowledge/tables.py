@@ -43,6 +43,7 @@ __all__ = [
     "calls",
     "events",
     "experiments",
+    "ideas",
     "jobs",
     "ledger_engine",
     "meta",
@@ -51,13 +52,15 @@ __all__ = [
     "observations",
     "questions",
     "reading_engine",
+    "reviews",
     "runs",
     "spend",
+    "stresses",
     "study",
     "verdicts",
 ]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised by one with every change of a table; an older ledger is brought up to it (`migration.py`)."""
 
 LOCK_TIMEOUT_SECONDS = 30
@@ -231,6 +234,9 @@ calls = Table(
     Column("purpose", String, nullable=False),
     Column("model", String, nullable=False),
     Column("prompt_hash", String, nullable=False),
+    Column("prompt", String, nullable=False),
+    Column("endpoint", String, nullable=False),
+    Column("method", String, nullable=False),
     Column("state", String, nullable=False, index=True),
     Column("reserved_input_tokens", BigInteger, nullable=False),
     Column("reserved_output_tokens", BigInteger, nullable=False),
@@ -241,7 +247,74 @@ calls = Table(
     Column("cost_usd", Float, nullable=False),
     Column("seconds", Float),
     Column("outcome", Text, nullable=False),
+    Column("answer", Text),
     Column("reserved_at", UtcDateTime, nullable=False),
+    Column("ended_at", UtcDateTime),
+)
+
+ideas = Table(
+    "ideas",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("state", String, nullable=False, index=True),
+    Column("name", String, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("rationale", Text, nullable=False),
+    Column("expected", Text, nullable=False),
+    Column("edits", JSON, nullable=False),
+    Column("lines_added", Integer, nullable=False),
+    Column("lines_removed", Integer, nullable=False),
+    Column("fingerprint", String, nullable=False),
+    Column("requires", JSON, nullable=False),
+    Column("conflicts", JSON, nullable=False),
+    Column("cause", String, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("rounds", Integer, nullable=False),
+    Column("asked", JSON(none_as_null=True)),
+    Column("model", String, nullable=False),
+    Column("prompt", String, nullable=False),
+    Column("mended", String, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+)
+
+reviews = Table(
+    "reviews",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("number", Integer, ForeignKey("experiments.number"), nullable=False, index=True),
+    Column("basis", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("asked", JSON(none_as_null=True)),
+    Column("model", String, nullable=False),
+    Column("independent", Boolean, nullable=False),
+    Column("items", JSON, nullable=False),
+    Column("another_run", Boolean, nullable=False),
+    Column("pair_seed", Integer),
+    Column("note", Text, nullable=False),
+    Column("asked_at", UtcDateTime, nullable=False),
+)
+
+stresses = Table(
+    "stresses",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("number", Integer, ForeignKey("experiments.number"), nullable=False, index=True),
+    Column("check", String, nullable=False),
+    Column("repeat", Integer, nullable=False),
+    Column("run", String, nullable=False),
+    Column("state", String, nullable=False, index=True),
+    Column("slot", Integer),
+    Column("directory", String, nullable=False),
+    Column("worktree", String, nullable=False),
+    Column("native_id", String),
+    Column("losses", Integer, nullable=False),
+    Column("exit_code", Integer),
+    Column("wall_seconds", Float),
+    Column("values", JSON, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("gpu_hours", Float, nullable=False),
+    Column("cost_usd", Float, nullable=False),
+    Column("planned_at", UtcDateTime, nullable=False),
     Column("ended_at", UtcDateTime),
 )
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 from scipy.special import stdtr
 
 __all__ = ["Fit", "fit_additive", "next_interaction"]
@@ -43,9 +42,10 @@ class Fit:
     configuration_sd: float
     seed_sd: float
     whitened: Matrix
+    """An orthonormal basis of the whitened design."""
     residuals: Matrix
-    factor: Matrix
-    """Cholesky factor of the runs' covariance in units of the noise."""
+    whitener: _Whitener
+    """Makes the runs' random parts independent and equally large."""
 
     def is_determined(self, contrast: Matrix) -> bool:
         """Whether the runs tell this combination of coefficients apart from all others."""
@@ -61,82 +61,133 @@ class Fit:
         return math.sqrt(max(0.0, float(contrast @ self.covariance @ contrast)))
 
 
+class _Groups:
+    """The runs by one label: sums over each group, in time linear in the runs."""
+
+    def __init__(self, labels: Sequence[int]) -> None:
+        _, self.of_run, self.sizes = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)
+        self._order = np.argsort(self.of_run, kind="stable")
+        self._starts = np.cumsum(self.sizes) - self.sizes
+
+    def sums(self, columns: Matrix) -> Matrix:
+        """Groups × columns."""
+        return np.asarray(np.add.reduceat(columns[self._order], self._starts, axis=0))
+
+    def members(self) -> Matrix:
+        """Runs × groups: 1 where a run belongs to the group."""
+        return np.asarray(self.of_run[:, None] == np.arange(len(self.sizes))[None, :], dtype=float)
+
+    def without(self, columns: Matrix) -> Matrix:
+        """The columns without their groups' means."""
+        return np.asarray(columns - (self.sums(columns) / self.sizes[:, None])[self.of_run])
+
+
+class _Whitener:
+    """A symmetric root of the inverse of `1 + own · same configuration + common · same seed`, and its determinant.
+
+    Configurations are blocks, so theirs is known; the seeds, of which there are few, are a correction of low rank.
+    """
+
+    def __init__(self, configurations: _Groups, seeds: _Groups, own: float, common: float) -> None:
+        self._configurations = configurations
+        grown = 1.0 + own * configurations.sizes
+        self._shrunk = ((1.0 - grown**-0.5) / configurations.sizes)[:, None] if own else None
+        self.log_variance = float(np.log(grown).sum())
+        self._directions: Matrix | None = None
+        if common:
+            directions, sizes, _ = np.linalg.svd(self._by_configuration(seeds.members()), full_matrices=False)
+            grown = 1.0 + common * sizes**2
+            self._directions, self._scaled = directions, (1.0 - grown**-0.5)[:, None]
+            self.log_variance += float(np.log(grown).sum())
+
+    def _by_configuration(self, columns: Matrix) -> Matrix:
+        if self._shrunk is None:
+            return columns
+        return np.asarray(columns - (self._shrunk * self._configurations.sums(columns))[self._configurations.of_run])
+
+    def __call__(self, columns: Matrix) -> Matrix:
+        """The columns (n × k) made white."""
+        columns = self._by_configuration(columns)
+        if self._directions is None:
+            return columns
+        return np.asarray(columns - self._directions @ (self._scaled * (self._directions.T @ columns)))
+
+
+@dataclass(frozen=True)
+class _Design:
+    """The design's singular vectors and values, those of its rank only."""
+
+    left: Matrix
+    sizes: Matrix
+    right: Matrix
+
+    @classmethod
+    def of(cls, design: Matrix) -> _Design:
+        left, sizes, right = np.linalg.svd(design, full_matrices=False)
+        kept = sizes > 1e-9 * sizes[0]
+        return cls(left[:, kept], sizes[kept], right[kept])
+
+    def white(self, whitener: _Whitener) -> tuple[Matrix, Matrix]:
+        """An orthonormal basis of the whitened design, and the triangle that leads from it back to `left`."""
+        basis, triangle = np.linalg.qr(whitener(self.left))
+        return basis, triangle
+
+
 def fit_additive(values: Matrix, design: Matrix, configurations: Sequence[int], seeds: Sequence[int]) -> Fit:
     """The model of `values` (n) on `design` (n × p, first column ones), with the configuration and seed of each run."""
-    members = [_members(configurations), _members(seeds)]
-    groups = [one @ one.T for one in members]
-    allowed = [RATIOS if _is_apart(one, design) else RATIOS[:1] for one in members]
+    own, common = _Groups(configurations), _Groups(seeds)
+    known = _Design.of(design)
+    allowed = [RATIOS if _is_apart(one, design, known) else RATIOS[:1] for one in (own, common)]
 
     def score(ratios: tuple[float, float]) -> float:
-        return _likelihood(values, design, groups, ratios) - WORTH_IT * sum(ratio > 0 for ratio in ratios)
+        found = _likelihood(values, known, _Whitener(own, common, *ratios), any(ratios))
+        return found - WORTH_IT * sum(ratio > 0 for ratio in ratios)
 
     alone = max(((0.0, seed) for seed in allowed[1]), key=score)
-    best = max(((own, alone[1]) for own in allowed[0]), key=score)
-    return _fit(values, design, groups, best)
+    best = max(((ratio, alone[1]) for ratio in allowed[0]), key=score)
+    return _fit(values, known, _Whitener(own, common, *best), best)
 
 
-def _members(labels: Sequence[int]) -> Matrix:
-    """Runs × labels: 1 where a run has the label."""
-    array = np.asarray(labels)
-    return np.asarray(array[:, None] == np.unique(array)[None, :], dtype=float)
-
-
-def _is_apart(members: Matrix, design: Matrix) -> bool:
+def _is_apart(groups: _Groups, design: Matrix, known: _Design) -> bool:
     """Whether the groups' variance can be told from the design's effects and from the noise."""
-    runs, groups = members.shape
-    if groups in (1, runs):
+    runs = len(design)
+    if len(groups.sizes) in (1, runs):
         return False
-    return bool(np.linalg.matrix_rank(design) < np.linalg.matrix_rank(np.hstack([design, members])) < runs)
+    rest = np.linalg.matrix_rank(groups.without(design), tol=1e-9 * float(known.sizes[0]))
+    return bool(len(known.sizes) < len(groups.sizes) + rest < runs)
 
 
-def _factor(groups: Sequence[Matrix], ratios: Sequence[float]) -> Matrix:
-    """Cholesky factor of the runs' covariance in units of the noise; what it solves is white."""
-    variance = np.eye(len(groups[0])) + sum(ratio * group for ratio, group in zip(ratios, groups, strict=True))
-    return np.asarray(np.linalg.cholesky(variance))
-
-
-def _white(factor: Matrix, columns: Matrix) -> Matrix:
-    return np.asarray(solve_triangular(factor, columns, lower=True))
-
-
-def _decomposed(whitened: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-    left, sizes, right = np.linalg.svd(whitened, full_matrices=False)
-    kept = sizes > 1e-9 * sizes[0]
-    return left[:, kept], sizes[kept], right[kept]
-
-
-def _likelihood(values: Matrix, design: Matrix, groups: Sequence[Matrix], ratios: Sequence[float]) -> float:
-    factor = _factor(groups, ratios)
-    left, sizes, _ = _decomposed(_white(factor, design))
-    whitened = _white(factor, values)
-    rest = whitened - left @ (left.T @ whitened)
-    degrees = len(values) - len(sizes)
+def _likelihood(values: Matrix, design: _Design, whitener: _Whitener, is_mixed: bool) -> float:
+    basis, triangle = design.white(whitener)
+    whitened = whitener(values[:, None])[:, 0]
+    rest = whitened - basis @ (basis.T @ whitened)
+    degrees = len(values) - len(design.sizes)
     squares = float(rest @ rest)
     if degrees < 1 or squares <= TINY * float(whitened @ whitened) * TINY:
-        return -np.inf if any(ratios) else 0.0
-    log_variance = 2 * np.log(np.diag(factor)).sum()
-    return float(-0.5 * (degrees * np.log(squares / degrees) + log_variance + 2 * np.log(sizes).sum()))
+        return -np.inf if is_mixed else 0.0
+    log_sizes = np.log(np.abs(np.diag(triangle))).sum() + np.log(design.sizes).sum()
+    return float(-0.5 * (degrees * np.log(squares / degrees) + whitener.log_variance + 2 * log_sizes))
 
 
-def _fit(values: Matrix, design: Matrix, groups: Sequence[Matrix], ratios: Sequence[float]) -> Fit:
-    factor = _factor(groups, ratios)
-    left, sizes, right = _decomposed(_white(factor, design))
-    whitened = _white(factor, values)
-    coefficients = right.T @ ((left.T @ whitened) / sizes)
-    residuals = whitened - left @ (left.T @ whitened)
-    degrees = max(0, len(values) - len(sizes) - sum(ratio > 0 for ratio in ratios))
+def _fit(values: Matrix, design: _Design, whitener: _Whitener, ratios: Sequence[float]) -> Fit:
+    basis, triangle = design.white(whitener)
+    whitened = whitener(values[:, None])[:, 0]
+    # The whitened design is basis · triangle · sizes · right: each factor is inverted on its own.
+    inverse = (design.right.T / design.sizes) @ np.linalg.inv(triangle)
+    residuals = whitened - basis @ (basis.T @ whitened)
+    degrees = max(0, len(values) - len(design.sizes) - sum(ratio > 0 for ratio in ratios))
     noise = float(residuals @ residuals) / degrees if degrees else 0.0
     return Fit(
-        coefficients=coefficients,
-        covariance=noise * (right.T / sizes**2) @ right,
+        coefficients=inverse @ (basis.T @ whitened),
+        covariance=noise * inverse @ inverse.T,
         degrees=degrees,
-        projection=right.T @ right,
+        projection=design.right.T @ design.right,
         noise_sd=noise**0.5,
         configuration_sd=(noise * ratios[0]) ** 0.5,
         seed_sd=(noise * ratios[1]) ** 0.5,
-        whitened=left,
+        whitened=basis,
         residuals=residuals,
-        factor=factor,
+        whitener=whitener,
     )
 
 
@@ -147,13 +198,14 @@ def next_interaction(fit: Fit, columns: Matrix) -> int | None:
     """
     if fit.degrees < 2 or not columns.size or fit.noise_sd == 0:
         return None
-    whitened = _white(fit.factor, columns)
+    whitened = fit.whitener(columns)
     apart = whitened - fit.whitened @ (fit.whitened.T @ whitened)
     sizes = (apart**2).sum(axis=0)
     usable = sizes > 1e-6 * (whitened**2).sum(axis=0)
     explained = np.where(usable, (apart.T @ fit.residuals) ** 2 / np.where(usable, sizes, 1.0), 0.0)
     left = np.maximum(float(fit.residuals @ fit.residuals) - explained, 0.0)
-    best = int(np.argmax(explained))
+    # Rounded: of columns that say the same the first.
+    best = int(np.argmax(np.round(explained / float(fit.residuals @ fit.residuals), 9)))
     if left[best] == 0:
         return best
     ratio = float((explained[best] / (left[best] / (fit.degrees - 1))) ** 0.5)

@@ -94,7 +94,7 @@ def _level(
     model: RunModel, kept: Container[int], factor: RankedFactor, level: Scalar, main: MainEffect | None
 ) -> FactorEffect:
     term, evidence = (factor.name, level), model.evidence
-    cells = [cell for cell in evidence.changes if term in model.terms_of(cell)]
+    cells = [cell for cell in model.cells_with.get(term, ()) if cell.changed]
     if not any(cell.values or not cell.pending for cell in cells):
         return FactorEffect(factor.name, level, "not tried", main_effect=main, technique=factor.technique)
     effect = _sharpest(direct_effect(model, term), model.effect(term))

@@ -6,7 +6,8 @@ from nightlab.configs.study import Study
 from nightlab.knowledge.records import Effect, Phase, Verdict, VerdictKind
 from nightlab.search.effects import estimate_effect, paired_effect
 from nightlab.search.evidence import Evidence
-from nightlab.search.history import Cell, History
+from nightlab.search.fidelity import low_effect
+from nightlab.search.history import Cell, History, Trial, cells_of
 from nightlab.search.looks import early_look, last_look, most_seeds, standing
 
 __all__ = ["describe", "discard_label", "estimate_effect", "judge", "judge_all", "paired_effect"]
@@ -15,15 +16,14 @@ __all__ = ["describe", "discard_label", "estimate_effect", "judge", "judge_all",
 def judge_all(study: Study, history: History) -> dict[int, Verdict]:
     """The verdict on every experiment that has one."""
     evidence = Evidence.of(study, history.trials)
-    verdicts = (_judge(evidence, history, cell) for cell in evidence.changes)
+    verdicts = [_judge(evidence, history, cell) for cell in evidence.changes]
+    verdicts += [_judge_low(study, history, cell) for cell in cells_of(history.low)]
     return {verdict.number: verdict for verdict in verdicts if verdict}
 
 
 def judge(study: Study, history: History, number: int) -> Verdict | None:
     """The verdict on one experiment; None for the baseline and while none of its runs has ended."""
-    evidence = Evidence.of(study, history.trials)
-    cell = next((cell for cell in evidence.changes if cell.number == number), None)
-    return _judge(evidence, history, cell) if cell else None
+    return judge_all(study, history).get(number)
 
 
 def describe(effect: Effect) -> str:
@@ -49,6 +49,15 @@ def _judge(evidence: Evidence, history: History, cell: Cell) -> Verdict | None:
     ended = [trial for trial in cell.trials if trial.state != "pending"]
     if not ended:
         return None
+    if outcome := _without_value(cell, ended):
+        return outcome
+    if any(trial.phase == Phase.CONFIRM for trial in cell.trials):
+        return _judge_finalist(evidence, history, cell)
+    return _judge_found(evidence, cell, "not tested on fresh seeds")
+
+
+def _without_value(cell: Cell, ended: list[Trial]) -> Verdict | None:
+    """The verdict on what was rejected, pruned or failed; None where there is a value to compare."""
     basis = cell.trials[0].phase
     if cell.rejected:
         return _verdict(cell, VerdictKind.REJECTED, basis, "rejected", "review rejected a run of it: see its audit")
@@ -58,9 +67,20 @@ def _judge(evidence: Evidence, history: History, cell: Cell) -> Verdict | None:
     if not cell.values:
         runs = "its run" if len(ended) == 1 else f"all {len(ended)} runs"
         return _verdict(cell, VerdictKind.FAILED, basis, "failed", f"{runs} failed: no value to compare")
-    if any(trial.phase == Phase.CONFIRM for trial in cell.trials):
-        return _judge_finalist(evidence, history, cell)
-    return _judge_found(evidence, cell, "not tested on fresh seeds")
+    return None
+
+
+def _judge_low(study: Study, history: History, cell: Cell) -> Verdict | None:
+    """A cheap run proves nothing: what it says of the change is a hint to the search. None for the baseline's own."""
+    ended = [trial for trial in cell.trials if trial.state != "pending"]
+    if not ended or cell.trials[0].phase == Phase.BASELINE:
+        return None
+    if outcome := _without_value(cell, ended):
+        return outcome
+    effect = low_effect(study, history, cell.number)
+    text = f"{effect.delta:+.3g}" if effect else "nothing to compare with"
+    reason = f"{text} against the baseline at low fidelity too: where to look, nothing to believe"
+    return _verdict(cell, VerdictKind.INCONCLUSIVE, cell.trials[0].phase, "low fidelity", reason)
 
 
 def _judge_finalist(evidence: Evidence, history: History, cell: Cell) -> Verdict:

@@ -11,6 +11,7 @@ from nightlab.knowledge.records import Effect, Phase
 from nightlab.search.evidence import Evidence
 from nightlab.search.history import Cell, History
 from nightlab.search.looks import early_look, most_seeds, standing
+from nightlab.search.low_runs import total_runs
 
 __all__ = [
     "ConfirmationSize",
@@ -19,12 +20,17 @@ __all__ = [
     "exploration_left",
     "finalists",
     "fresh_seeds",
+    "lendable",
+    "lent_size",
+    "needs_no_first_look",
     "reserved_size",
 ]
 
 RESERVED_SHARE = 0.4
 """Largest share of the runs after the baseline's replicates that is held back for a second finalist and beyond."""
 FIRST_FRESH_SEED = 1000
+SMALL_SHARE = 1 / 12
+"""Share of the runs that counts for little: so much may be lent to slots that would wait, or saved by waiting."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +80,31 @@ def confirmation_size(study: Study, runs: int) -> ConfirmationSize:
 
 
 def exploration_left(study: Study, history: History) -> int:
-    """Runs that may still go into finding something: what is left without confirmation's reserve."""
-    reserve = reserved_size(study, history.runs_left + len(history.trials)).runs
+    """Runs that may still go into finding something: what is left without confirmation's reserve and what is lent."""
+    return max(0, lendable(study, history) - lent_size(study, total_runs(study, history)))
+
+
+def lendable(study: Study, history: History) -> int:
+    """The same, with the runs for slots that wait for others."""
+    reserve = reserved_size(study, total_runs(study, history)).runs
     planned = sum(trial.phase == Phase.CONFIRM for trial in history.trials)
     return max(0, history.runs_left - history.margin - max(0, reserve - planned))
+
+
+def lent_size(study: Study, total_runs: int) -> int:
+    """Runs kept for slots that would wait for the runs that choose the finalists, or for a look at them.
+
+    Two a slot, where that is a small part of the budget; the baseline's own half of the first pairs comes before.
+    """
+    if not study.search.confirm:
+        return 0
+    return max(0, min(2 * study.backend.slots, int(SMALL_SHARE * total_runs)) - study.search.confirm_seeds)
+
+
+def needs_no_first_look(study: Study, total_runs: int) -> bool:
+    """Whether all of confirmation costs so little, and finds so many slots, that waiting for the first look is dear."""
+    size = reserved_size(study, total_runs)
+    return size.runs <= SMALL_SHARE * total_runs and study.backend.slots >= size.first * (size.finalists + 1)
 
 
 def fresh_seeds(history: History, seed: int, number: int) -> list[int]:
@@ -128,15 +155,20 @@ def _holds_up(evidence: Evidence, predicted: Cell, best: Cell) -> bool:
     return ours.delta >= theirs.delta - 2 * spread
 
 
-def due_confirmations(evidence: Evidence, chosen: list[Cell], seeds: list[int], runs: int) -> list[tuple[Cell, int]]:
+def due_confirmations(
+    evidence: Evidence, chosen: list[Cell], seeds: list[int], runs: int, *, at_once: bool = False
+) -> list[tuple[Cell, int]]:
     """Runs still to be planned, at most `runs`: finalist by finalist, whole pairs only.
 
     First everyone's pairs up to the first look; when all of them have ended those of the undecided, the most promising
-    first.
+    first. `at_once`: without waiting for the first look, which is taken all the same.
     """
     first = seeds[: evidence.study.search.confirm_seeds]
     due = _pairs_due(evidence, chosen, first, runs)
     pending = (trial for cell in (evidence.baseline, *chosen) for trial in cell.trials if trial.state == "pending")
+    if at_once:
+        racing = [cell for cell in chosen if standing(evidence, cell) in ("started", "open")]
+        return due + [one for one in _pairs_due(evidence, racing, seeds, runs) if one not in due][: runs - len(due)]
     if due or any(trial.seed in first for trial in pending):
         return due
     return _pairs_due(evidence, _undecided(evidence, chosen), seeds, runs)

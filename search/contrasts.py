@@ -24,13 +24,13 @@ def direct_effect(model: RunModel, term: Term) -> Effect | None:
     different company are at odds: then there is no one effect, and the mixed model tells what there is.
     """
     evidence, noise = model.evidence, model.evidence.noise
-    sound = [cell for cell in evidence.cells if cell.values and not cell.rejected]
-    by_terms = {frozenset(model.terms_of(cell)): cell for cell in sound}
-    pairs = [
-        (cell, by_terms[terms - {term}])
-        for terms, cell in by_terms.items()
-        if term in terms and terms - {term} in by_terms
-    ]
+    by_terms = model.by_terms
+    having = {
+        terms: by_terms[terms]
+        for terms in map(frozenset, map(model.terms_of, model.cells_with.get(term, ())))
+        if terms in by_terms
+    }
+    pairs = [(cell, by_terms[terms - {term}]) for terms, cell in having.items() if terms - {term} in by_terms]
     if not pairs or not noise.degrees or noise.sd == 0:
         return None
     shares = [1 / standard_error(noise, len(ours.values), len(theirs.values)) ** 2 for ours, theirs in pairs]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count, islice
 
+from nightlab.configs.code import is_idea
 from nightlab.configs.study import Scalar, Study
 from nightlab.knowledge.records import Phase, Proposal
 from nightlab.search.confirmation import (
@@ -16,23 +16,28 @@ from nightlab.search.confirmation import (
     exploration_left,
     finalists,
     fresh_seeds,
+    lendable,
+    lent_size,
+    needs_no_first_look,
     reserved_size,
 )
 from nightlab.search.evidence import Evidence
+from nightlab.search.fidelity import due_at_low, guesses, screened_at_low
 from nightlab.search.history import Cell, History
 from nightlab.search.landscape import Landscape
 from nightlab.search.lattice import Lattice, Point
 from nightlab.search.looks import standing
+from nightlab.search.low_runs import total_runs
 from nightlab.search.moves import joint_moves
 from nightlab.search.orthogonal import ArrayPlan, array_plan, predicted_best
-from nightlab.search.refinement import Choice, choose, recipe, repeat_due, worth_trying
+from nightlab.search.refinement import Choice, Chooser, recipe, repeat_due, worth_trying
 from nightlab.search.screening import next_seed, opening_moves, settling_seeds
 from nightlab.search.space import SLUG_LENGTH, configuration_key, variable_slug, with_changes
 
-__all__ = ["propose"]
+__all__ = ["lookahead", "propose"]
 
-LOOKAHEAD = 1
-"""Configurations proposed beyond the free slots, so that the next run is prepared when one ends."""
+SLOTS_AHEAD = 32
+"""Of so many slots one more may end before anything is planned again."""
 FEWEST_SCREENED = 7
 """Configurations to screen even where there are few factors."""
 LEVELS_SCREENED = 2
@@ -41,10 +46,18 @@ MOST_SCREENED_SHARE = 0.5
 """Share of what there is to explore that screening takes at most."""
 LEFT_OUT_RUNS = 2
 """Runs of the winner without one of its changes, where budget is left."""
+EXPLORED = (Phase.SCREEN, Phase.COMBINE, Phase.REFINE)
+LATE_SHARE = 0.02
+"""Share of exploration's runs that may still be out when the finalists are chosen."""
 RACE_SHARE = 0.3
 """Last share of exploration in which the leaders are run again before anything new is tried."""
 RACE = (2, 2, 1, 1, 1)
 """Further runs of the first, the second … of the leaders before the finalists are chosen, times `replicate_ties`."""
+
+
+def lookahead(study: Study) -> int:
+    """How many runs are proposed beyond the free slots, so that the next ones are prepared when some end."""
+    return 1 + study.backend.slots // SLOTS_AHEAD
 
 
 def propose(study: Study, history: History, seed: int) -> list[Proposal]:
@@ -69,6 +82,8 @@ class _Planner:
     """Configurations proposed in this call that were never run."""
     spare: bool = False
     """Whether exploration takes what was kept for a confirmation that has nothing to confirm."""
+    lending: bool = False
+    """Whether exploration takes what is kept for slots that wait."""
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -85,7 +100,7 @@ class _Planner:
 
     @cached_property
     def landscape(self) -> Landscape:
-        return Landscape.of(self.lattice, self.found)
+        return Landscape.of(self.lattice, self.found, guesses(self.study, self.history, self.lattice, self.found))
 
     @cached_property
     def array(self) -> ArrayPlan | None:
@@ -103,18 +118,23 @@ class _Planner:
         self._baseline()
         if not self.lattice.axes:
             return self.proposals
+        self._look_first()
         if not baseline.values:
             self._open()
         elif not self._confirming:
             self._explore()
         if self.proposals:
             return self.proposals
-        if not self._confirming and self._waiting(Phase.SCREEN, Phase.COMBINE, Phase.REFINE, Phase.BASELINE):
+        choosing = not self._confirming and (self._is_choosing or self._expecting)
+        if choosing:
             self._confirm_ahead()
         else:
             self._confirm()
             self._settle(self.history.runs_left - len(self.proposals) - self._kept_for_looks())
-        if not self.proposals and not self._pending and not self._confirming:
+        if self._wanted > 0 and self._pending:
+            self.lending = True
+            self._explore()
+        if not self.proposals and not self._pending and not self._confirming and not self._expecting:
             # There is nothing to confirm: what was kept for it may find something yet.
             self.spare = True
             self._explore()
@@ -122,10 +142,32 @@ class _Planner:
 
     @cached_property
     def _pending(self) -> int:
-        return sum(trial.state == "pending" for trial in self.history.trials)
+        return sum(trial.state == "pending" for trial in (*self.history.trials, *self.history.low))
 
     def _waiting(self, *phases: Phase) -> bool:
         return any(trial.state == "pending" and trial.phase in phases for trial in self.history.trials)
+
+    @property
+    def _is_choosing(self) -> bool:
+        """Whether runs are out that should tell who the finalists are; of many the last few do not matter."""
+        if self._waiting(Phase.BASELINE):
+            return True
+        found = [trial for trial in self.history.trials if trial.phase in EXPLORED]
+        kept = lent_size(self.study, self._total_runs)
+        lent = max(0, kept - lendable(self.study, self.history))
+        counted = found[: len(found) - lent]
+        return sum(trial.state == "pending" for trial in counted) > int(LATE_SHARE * len(counted))
+
+    @property
+    def _expecting(self) -> bool:
+        """Whether an idea may come that could still be tried."""
+        return self.history.expecting and self._exploration_left > 0 and self.history.experiments_left != 0
+
+    @property
+    def _racing(self) -> list[Cell]:
+        """The finalists that are not decided yet."""
+        started = [cell for cell in self.evidence.changes if cell.number in self.evidence.confirming]
+        return [cell for cell in started if standing(self.evidence, cell) in ("started", "open")]
 
     @property
     def _confirming(self) -> bool:
@@ -134,12 +176,28 @@ class _Planner:
     @property
     def _left(self) -> int:
         """Runs that exploration may still take."""
-        return self.history.runs_left if self.spare else exploration_left(self.study, self.history)
+        if self.spare:
+            return self.history.runs_left
+        return self._lendable if self.lending else self._exploration_left
+
+    @cached_property
+    def _exploration_left(self) -> int:
+        return exploration_left(self.study, self.history)
+
+    @property
+    def _lendable(self) -> int:
+        """Runs, those of this call among them, that leave enough for all that confirmation may need."""
+        reserved = reserved_size(self.study, self._total_runs).runs - self._confirm_runs
+        changes = max((len(cell.changed) for cell in self._racing), default=0)
+        after = self._kept_for_looks() + LEFT_OUT_RUNS * changes if self._confirming else 0
+        planned = sum(proposal.phase == Phase.CONFIRM for proposal in self.proposals)
+        kept = max(0, max(reserved, after) - planned)
+        return max(0, self.history.runs_left - self.history.margin - kept)
 
     @property
     def _wanted(self) -> int:
         """How many more configurations to think about."""
-        return self.study.backend.slots + LOOKAHEAD - self._pending - len(self.proposals)
+        return self.study.backend.slots + lookahead(self.study) - self._pending - len(self.proposals)
 
     def _baseline(self) -> None:
         """Replicates; one that failed is made up for, at most once each."""
@@ -154,6 +212,13 @@ class _Planner:
         for seed in islice(unused, max(0, missing)):
             reason = f"baseline replicate {seed + 1}: what to beat, and how much the metric varies between seeds"
             self._add({}, seed, Phase.BASELINE, reason, runs=self.history.runs_left)
+
+    def _look_first(self) -> None:
+        """Single changes at low fidelity, before anything is combined."""
+        if self._combining or self._confirming:
+            return
+        due = due_at_low(self.study, self.history, self.lattice, self._explorable)
+        self.proposals += due[: max(0, min(self._wanted, self._exploration_left - len(self.proposals)))]
 
     def _open(self) -> None:
         """Before the baseline has a value: what is to be run in any case."""
@@ -171,6 +236,7 @@ class _Planner:
         return list(dict.fromkeys([*([together] if together else []), *opening_moves(self.lattice), *few]))
 
     def _explore(self) -> None:
+        self._try_ideas()
         screened = sum(any(t.phase == Phase.SCREEN for t in cell.trials) for cell in self.evidence.changes)
         if not self._combining and screened < self._screen_size:
             self._screen(self._screen_size - screened)
@@ -178,6 +244,28 @@ class _Planner:
             self._combine()
         if self._wanted > 0:
             self._refine()
+
+    def _try_ideas(self) -> None:
+        """Each code idea that no configuration has held yet, alone beside the incumbent: it was asked for to be tried.
+
+        Beside the baseline where it cannot stand beside the incumbent.
+        """
+        axes = list(enumerate(self.lattice.axes))
+        for index, axis in axes:
+            name = axis.factor.name
+            held = (*(cell.parameters for cell in self.evidence.cells), *(one.parameters for one in self.proposals))
+            if not is_idea(name) or self._wanted <= 0 or any(parameters.get(name) is True for parameters in held):
+                continue
+            moves = [
+                (at, other.preferred[0]) for at, other in axes if other.factor.name in (name, *axis.factor.requires)
+            ]
+            points = [
+                self.lattice.moved(centre, *moves) for centre in (self.landscape.incumbent, self.lattice.baseline)
+            ]
+            fitting = [point for point in points if self.lattice.allowed(point) and point[index] != axis.baseline]
+            if fitting:
+                centre = self.landscape.incumbent if fitting[0] == points[0] else self.lattice.baseline
+                self._try(Choice(fitting[0], 0.0, self._moves(fitting[0], centre)), Phase.SCREEN)
 
     @property
     def _combining(self) -> bool:
@@ -188,26 +276,38 @@ class _Planner:
         """Configurations to screen: two levels a factor where the budget bears it, and one a slot."""
         levels = sum(min(LEVELS_SCREENED, len(axis.preferred)) for axis in self.lattice.axes)
         wanted = max(FEWEST_SCREENED, levels, self.study.backend.slots)
-        reserved = reserved_size(self.study, self._total_runs).runs
-        free = self._total_runs - self.study.search.baseline_replicates - reserved
+        if self.history.low:
+            wanted = min(wanted, max(FEWEST_SCREENED, screened_at_low(self.history), self.study.backend.slots))
+        free = self._explorable
         if self.history.experiments_left is not None:
             free = min(free, self.history.experiments_left + len(self.evidence.changes))
         return min(wanted, max(1, int(MOST_SCREENED_SHARE * free)))
+
+    @property
+    def _explorable(self) -> int:
+        """Runs that exploration has in all."""
+        reserved = reserved_size(self.study, self._total_runs).runs
+        return self._total_runs - self.study.search.baseline_replicates - reserved
 
     def _screen(self, left: int) -> None:
         """Moves of one variable around the incumbent; the factors never moved before the end of screening."""
         together = recipe(self.lattice)
         if together and self._wanted > 0 and together not in self.landscape.known:
             self._try(Choice(together, 0.0, self._moves(together, self.lattice.baseline)), Phase.SCREEN)
+        left -= len(self.proposals)
+        if left <= 0 or self._wanted <= 0:
+            return
+        chooser = self._chooser(alone=True)
         # One at a time, as a lab that was killed after the first would plan the second.
-        for _ in range(left - len(self.proposals)):
-            choices = self._choices(1, alone=True, only=self._untried()) if self._wanted > 0 else []
-            if not choices or not self._try(choices[0], Phase.SCREEN):
+        for _ in range(left):
+            choice = chooser.best(self._untried()) if self._wanted > 0 else None
+            if choice is None or not self._try(choice, Phase.SCREEN):
                 break
+            chooser.take(choice)
 
     def _untried(self) -> list[tuple[int, int]]:
         """Levels that no configuration has held yet, `(axis, position)`, of the factors held at fewest of theirs."""
-        points = [*self.landscape.known, *self._proposed]
+        points = [*self.landscape.known, *self._proposed, *(seen.point for seen in self.landscape.guesses)]
         held = [{point[axis] for point in points} for axis in range(len(self.lattice.axes))]
         fewest = min((len(tried) for tried in held), default=0)
         places = [(axis, at) for axis, one in enumerate(self.lattice.axes) for at in range(len(one.settings))]
@@ -220,9 +320,10 @@ class _Planner:
         points = [self.lattice.point_of(proposal.parameters) for proposal in self.proposals]
         return [point for point in points if point is not None and point not in self.landscape.known]
 
-    def _choices(self, count: int, *, alone: bool, only: Iterable[tuple[int, int]] = ()) -> list[Choice]:
+    def _chooser(self, *, alone: bool) -> Chooser:
         flying = [seen.point for seen in self.landscape.seen if seen.pending and seen.value is None]
-        return choose(self.landscape, [*flying, *self._proposed], max(0, count), self.seed, alone=alone, only=only)
+        most = max(1, self._wanted)
+        return Chooser(self.landscape, [*flying, *self._proposed], self.seed, alone=alone, most=most)
 
     def _combine(self) -> None:
         """The rows of the array, then the best that they predict."""
@@ -246,9 +347,14 @@ class _Planner:
         rows = [row for row in range(len(array.rows)) if self.evidence.cell(array.changed(row)) is None]
         if not rows:
             return []
-        points = [self.lattice.point_of({**self.study.parameters, **change.changed}) for change in array.changes]
-        gains = [self.landscape.gain(point)[0] if point else 0.0 for point in points]
-        promise = {row: sum(gain * on for gain, on in zip(gains, array.rows[row], strict=True)) for row in rows}
+        changes = [change for column in array.columns for change in column]
+        points = [self.lattice.point_of({**self.study.parameters, **change.changed}) for change in changes]
+        known = [point for point in points if point]
+        told = dict(zip(known, self.landscape.gains(known)[0].tolist(), strict=True)) if known else {}
+        gains = {
+            id(change): told.get(point, 0.0) if point else 0.0 for change, point in zip(changes, points, strict=True)
+        }
+        promise = {row: sum(gains[id(change)] for change in array.made(row)) for row in rows}
         return sorted(rows, key=lambda row: -promise[row])
 
     def _predicted_was_run(self, array: ArrayPlan) -> bool:
@@ -257,27 +363,34 @@ class _Planner:
 
     def _refine(self) -> None:
         """The most promising configurations by the surrogate; at the end of exploration its leaders again."""
+        chooser: Chooser | None = None
         # One at a time, as a lab that was killed after the first would plan the second.
-        while self._wanted > 0 and (self._race() or self._refine_once()):
-            pass
+        while self._wanted > 0:
+            if self._race():
+                continue
+            chooser = chooser or self._chooser(alone=False)
+            if not self._refine_once(chooser):
+                break
 
-    def _refine_once(self) -> bool:
-        choices = self._choices(1, alone=False)
-        if not choices:
+    def _refine_once(self, chooser: Chooser) -> bool:
+        choice = chooser.best()
+        if choice is None:
             return False
         leader = self.evidence.cell(self.lattice.changed(self.landscape.incumbent))
         further = self.study.search.replicate_ties > 0
-        due = further and leader is not None and repeat_due(self.landscape, choices[0].expected_improvement)
+        due = further and leader is not None and repeat_due(self.landscape, choice.expected_improvement)
         if due and leader and self._repeat(leader, "the best so far, on too few runs to be sure of"):
             return True
-        worth = worth_trying(self.landscape, choices[0], self.study.objective.min_effect)
-        return worth and self._try(choices[0], Phase.REFINE)
+        worth = worth_trying(self.landscape, choice, self.study.objective.min_effect)
+        if not worth or not self._try(choice, Phase.REFINE):
+            return False
+        chooser.take(choice)
+        return True
 
     def _race(self) -> bool:
         """The end of exploration: a further seed for those that may be the best, so that luck picks no finalist."""
         left = self._left - len(self.proposals)
-        phases = (Phase.SCREEN, Phase.COMBINE, Phase.REFINE)
-        found = sum(trial.phase in phases for trial in self.history.trials) + len(self.proposals)
+        found = sum(trial.phase in EXPLORED for trial in self.history.trials) + len(self.proposals)
         if not self.study.search.confirm or left > RACE_SHARE * (left + found):
             return False
         for place, point in enumerate(self.landscape.leaders(len(RACE))):
@@ -351,9 +464,7 @@ class _Planner:
 
     def _kept_for_looks(self) -> int:
         """Runs that a finalist who is not decided yet may still need, and which nothing else may take before."""
-        undecided = [cell for cell in self.evidence.changes if cell.number in self.evidence.confirming]
-        undecided = [cell for cell in undecided if standing(self.evidence, cell) in ("started", "open")]
-        fresh = [sum(trial.phase == Phase.CONFIRM for trial in cell.trials) for cell in undecided]
+        fresh = [sum(trial.phase == Phase.CONFIRM for trial in cell.trials) for cell in self._racing]
         return 2 * max((self._size.seeds - pairs for pairs in fresh), default=0)
 
     def _confirm(self) -> None:
@@ -364,7 +475,8 @@ class _Planner:
         if any(standing(self.evidence, cell) == "won" for cell in chosen):
             # Another winner tells less than what the first one needs of its changes, and what is without effect.
             chosen = [cell for cell in chosen if cell.number in self.evidence.confirming]
-        for cell, seed in due_confirmations(self.evidence, chosen, self._fresh(size.seeds), self.history.runs_left):
+        seeds, left = self._fresh(size.seeds), self.history.runs_left
+        for cell, seed in due_confirmations(self.evidence, chosen, seeds, left, at_once=self._at_once):
             what = _change(cell.changed, self.study) if cell.changed else "the baseline beside the finalists"
             reason = f"confirm {what} on fresh seed {seed}"
             self._add(cell.changed, seed, Phase.CONFIRM, reason, runs=self.history.runs_left)
@@ -375,10 +487,15 @@ class _Planner:
         affordable = size.runs <= self.history.runs_left + self._confirm_runs
         if not self.study.search.confirm or not affordable or not finalists(self.found, 1):
             return
-        missing = [seed for seed in self._fresh(size.first) if seed not in self.evidence.baseline.seeds]
+        seeds = self._fresh(size.seeds if self._at_once else size.first)
+        missing = [seed for seed in seeds if seed not in self.evidence.baseline.seeds]
         for seed in missing[: max(0, self._wanted)]:
             reason = f"confirm the baseline beside the finalists on fresh seed {seed}"
             self._add({}, seed, Phase.CONFIRM, reason, runs=self.history.runs_left)
+
+    @cached_property
+    def _at_once(self) -> bool:
+        return needs_no_first_look(self.study, self._total_runs)
 
     def _predicted_cell(self) -> Cell | None:
         """The incumbent: what its neighbours tell of it counts, so that luck with a single run does not choose."""
@@ -424,7 +541,7 @@ class _Planner:
 
     @cached_property
     def _total_runs(self) -> int:
-        return self.history.runs_left + len(self.history.trials)
+        return total_runs(self.study, self.history)
 
     def _fresh(self, number: int) -> list[int]:
         return fresh_seeds(self.history, self.seed, number)

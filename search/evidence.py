@@ -25,12 +25,15 @@ class Evidence:
     cells: tuple[Cell, ...]
     confirming: tuple[int, ...] = ()
     """Numbers of the configurations in confirmation, the baseline left out, in the order they entered it."""
+    before: tuple[Trial, ...] = ()
+    """The runs planned before the first of these had one for confirmation."""
 
     @classmethod
     def of(cls, study: Study, trials: Iterable[Trial]) -> Evidence:
         planned = tuple(trials)
-        confirming = dict.fromkeys(trial.number for trial in planned if trial.phase == Phase.CONFIRM and trial.changed)
-        return cls(study, cells_of(planned), tuple(confirming))
+        fresh = [place for place, trial in enumerate(planned) if trial.phase == Phase.CONFIRM and trial.changed]
+        confirming = dict.fromkeys(planned[place].number for place in fresh)
+        return cls(study, cells_of(planned), tuple(confirming), planned[: fresh[0]] if fresh else planned)
 
     @cached_property
     def baseline(self) -> Cell:
@@ -60,6 +63,13 @@ class Evidence:
     def exploration_noise(self) -> Noise:
         """Noise from the runs before confirmation only."""
         return pooled_noise(self.study, self.baseline.explored, [cell.explored for cell in self.changes])
+
+    @cached_property
+    def look_noise(self) -> Noise:
+        """Noise that the looks at finalists may use: what is tried while they run must not move the line they pass."""
+        cells = cells_of(self.before)
+        baseline = next((cell.explored for cell in cells if not cell.changed), ())
+        return pooled_noise(self.study, baseline, [cell.explored for cell in cells if cell.changed])
 
     def effect(self, cell: Cell) -> Effect | None:
         """Improvement of `cell` over the baseline from all runs, unpaired; None without a run on either side."""

@@ -80,6 +80,10 @@ class History:
     """Runs that exploration leaves besides confirmation's: where the clock limits, `runs_left` is an estimate."""
     forbidden: tuple[Parameters, ...] = ()
     """Combinations of values that no configuration may hold all at once: constraints and conflicts of techniques."""
+    expecting: bool = False
+    """Whether a code idea is being thought about: another factor may come."""
+    low: tuple[Trial, ...] = ()
+    """Runs at low fidelity, in the order they were planned: they say where to look, nothing is believed of them."""
 
 
 @dataclass(frozen=True)

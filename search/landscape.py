@@ -15,7 +15,7 @@ from nightlab.search.history import Cell
 from nightlab.search.lattice import Lattice, Point
 from nightlab.search.surrogate import Fantasy, Geometry, Hyperparameters, Surrogate, condition, fit
 
-__all__ = ["Landscape"]
+__all__ = ["Landscape", "Seen"]
 
 Array = NDArray[np.float64]
 
@@ -41,6 +41,8 @@ class Seen:
     runs: int
     sound: bool
     pending: bool
+    doubt: float = 0.0
+    """Variance besides the noise, where the value is guessed from runs at low fidelity."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,9 @@ class Scale:
 @lru_cache(maxsize=128)
 def _fitted(
     geometry: Geometry, points: tuple[tuple[float, ...], ...], values: tuple[float, ...], runs: tuple[float, ...],
-    noise: tuple[float, float],
+    doubts: tuple[float, ...], noise: tuple[float, float],
 ) -> Hyperparameters:  # fmt: skip
-    return fit(geometry, np.array(points), np.array(values), np.array(runs), noise)
+    return fit(geometry, np.array(points), np.array(values), np.array(runs), noise, np.array(doubts))
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,11 @@ class Landscape:
     seen: tuple[Seen, ...]
     noise_sd: float | None
     """Of one run, from repeats, in the metric's unit; None while nothing was repeated."""
+    guesses: tuple[Seen, ...] = ()
+    """What runs at low fidelity say of points that were not run whole; one that failed counts as run."""
 
     @classmethod
-    def of(cls, lattice: Lattice, evidence: Evidence) -> Landscape:
+    def of(cls, lattice: Lattice, evidence: Evidence, guesses: tuple[Seen, ...] = ()) -> Landscape:
         """From the runs before confirmation, which must not choose what is confirmed."""
         sign = -1.0 if evidence.study.maximize else 1.0
         found: dict[Point, Seen] = {}
@@ -101,7 +105,9 @@ class Landscape:
             seen = _seen(point, cell, sign)
             found[point] = _joined(found[point], seen) if point in found else seen
         noise = evidence.exploration_noise
-        return cls(lattice, tuple(found.values()), noise.sd if noise.degrees >= 2 and noise.sd > 0 else None)
+        sd = noise.sd if noise.degrees >= 2 and noise.sd > 0 else None
+        failed = [guess for guess in guesses if guess.value is None and guess.point not in found]
+        return cls(lattice, (*found.values(), *failed), sd, tuple(g for g in guesses if g.value is not None))
 
     @cached_property
     def known(self) -> dict[Point, Seen]:
@@ -115,7 +121,7 @@ class Landscape:
     @cached_property
     def _told(self) -> tuple[list[Seen], Array]:
         """Points with a value or a failure, and their values; a failure counts as the worst value there is."""
-        told = [seen for seen in self.seen if seen.value is not None or not seen.pending]
+        told = [*self.guesses, *(seen for seen in self.seen if seen.value is not None or not seen.pending)]
         worst = max(seen.value for seen in self.measured if seen.value is not None)
         values = np.array([worst if seen.value is None else seen.value for seen in told])
         if len(told) > MOST_CONDITIONED:
@@ -153,6 +159,7 @@ class Landscape:
             tuple(map(tuple, points.tolist())),
             tuple(scale.apply(values).tolist()),
             tuple(float(max(1, seen.runs)) for seen in told),
+            tuple(seen.doubt / scale.unit**2 for seen in told),
             self._noise_prior(scale),
         )
 
@@ -168,7 +175,8 @@ class Landscape:
         told, values = self._told
         points = self.positions([seen.point for seen in told])
         runs = np.array([float(max(1, seen.runs)) for seen in told])
-        return condition(self.lattice.geometry, self.hyperparameters, points, self.scale.apply(values), runs)
+        doubts = np.array([seen.doubt for seen in told]) / self.scale.unit**2
+        return condition(self.lattice.geometry, self.hyperparameters, points, self.scale.apply(values), runs, doubts)
 
     @cached_property
     def _expected(self) -> list[tuple[float, Point]]:
@@ -210,8 +218,13 @@ class Landscape:
 
     def gain(self, point: Point) -> tuple[float, float]:
         """Expected improvement of a point's value over the incumbent's and its deviation, in the metric's unit."""
-        means, deviations = self.surrogate.predict(self.positions([point]))
-        return float(self.best - means[0]) * self.scale.unit, float(deviations[0]) * self.scale.unit
+        gains, deviations = self.gains([point])
+        return float(gains[0]), float(deviations[0])
+
+    def gains(self, points: list[Point]) -> tuple[Array, Array]:
+        """The same of each of `points`."""
+        means, deviations = self.surrogate.predict(self.positions(points))
+        return (self.best - means) * self.scale.unit, deviations * self.scale.unit
 
     def fantasy(self, points: list[Point]) -> Fantasy:
         """What is expected of the points, while some of them are added as if they had been run."""
@@ -221,7 +234,8 @@ class Landscape:
 def _seen(point: Point, cell: Cell, sign: float) -> Seen:
     values = [sign * value for value in cell.explored]
     estimates = [sign * t.value for t in cell.trials if t.state == "pruned" and t.value is not None]
-    mean = float(np.mean(values or estimates)) if values or estimates else None
+    told = values or estimates
+    mean = sum(told) / len(told) if told else None
     if cell.failures and not values:
         mean = None
     return Seen(point, mean, len(values), bool(values) and cell.sound, cell.pending)

@@ -56,6 +56,19 @@ class Axis:
     def position_of(self) -> dict[tuple[str, ...], int]:
         return {_key(held, self.names): position for position, held in enumerate(self.settings)}
 
+    def place_of(self, parameters: Mapping[str, Scalar]) -> int | None:
+        """The position of a configuration; None where it has a value of no level."""
+        # With the types: True and 1 are equal, and not the same level.
+        held = tuple((type(parameters[name]), parameters[name]) for name in self.names)
+        if held not in self._found:
+            self._found[held] = self.position_of.get(_key(parameters, self.names))
+        return self._found[held]
+
+    @cached_property
+    def _found(self) -> dict[tuple[object, ...], int | None]:
+        """What `place_of` found, as most configurations of a long night hold the same few values."""
+        return {}
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The parameters it sets."""
@@ -136,7 +149,7 @@ class Lattice:
         """The point of a configuration; None where it has a value of no level, or changes what no axis stands for."""
         if any(_text(parameters.get(name, value)) != _text(value) for name, value in self._fixed):
             return None
-        places = [axis.position_of.get(_key(parameters, axis.names)) for axis in self.axes]
+        places = [axis.place_of(parameters) for axis in self.axes]
         found = tuple(place for place in places if place is not None)
         return self.canonical(found) if len(found) == len(self.axes) else None
 

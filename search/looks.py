@@ -76,7 +76,7 @@ def last_look(evidence: Evidence, cell: Cell) -> Effect | None:
 
 def _effect(evidence: Evidence, values: dict[int, float], risk: float) -> Effect | None:
     return paired_effect(
-        evidence.study, values, evidence.baseline.confirmed, evidence.exploration_noise, confidence=1 - 2 * risk
+        evidence.study, values, evidence.baseline.confirmed, evidence.look_noise, confidence=1 - 2 * risk
     )
 
 

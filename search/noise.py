@@ -43,11 +43,13 @@ def pooled_noise(study: Study, baseline: Sequence[float], others: Sequence[Seque
     replicated = sorted((sample for sample in others if len(sample) > 1), key=lambda one: -sign * fmean(one))
     near: list[Sequence[float]] = [baseline] if len(baseline) > 1 else []
     middle = fmean(baseline) if baseline else None
+    pool = _pool(near)
     for sample in replicated:
         loss = 0.0 if middle is None else sign * (middle - fmean(sample))
         # The best come first, so that a few lucky replicates of the baseline do not decide alone what is near.
-        if not near or loss <= max(NOT_MUCH_WORSE_SD * _pool(near).sd, 2 * study.objective.min_effect):
+        if not near or loss <= max(NOT_MUCH_WORSE_SD * pool.sd, 2 * study.objective.min_effect):
             near.append(sample)
+            pool = _joined(pool, own_noise(sample))
     return _pool(_even(near))
 
 
@@ -70,6 +72,11 @@ def _even(samples: list[Sequence[float]]) -> list[Sequence[float]]:
     while len(rest) > 2 and clearly_noisier(own_noise(rest[-1]), _pool(rest[:-1]), ODD_ONE_OUT / len(rest)):
         rest.pop()
     return rest
+
+
+def _joined(one: Noise, other: Noise) -> Noise:
+    degrees = one.degrees + other.degrees
+    return Noise(((one.sd**2 * one.degrees + other.sd**2 * other.degrees) / degrees) ** 0.5, degrees)
 
 
 def _squares(values: Sequence[float]) -> float:

@@ -1,21 +1,22 @@
-"""Combination: the winners of screening in a two-level orthogonal array, and the main effects it shows."""
+"""Combination: the winners of screening in an orthogonal array, and the main effects it shows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nightlab.configs.code import is_idea
 from nightlab.configs.study import Scalar, Study
 from nightlab.knowledge.records import Effect, Phase
+from nightlab.search.arrays import TWO_LEVEL, confounded_pairs, mixed_array, two_level_array
 from nightlab.search.confirmation import exploration_left
 from nightlab.search.effects import contrast_effect, contrast_error
 from nightlab.search.evidence import Evidence
-from nightlab.search.history import Cell, History, Trial
+from nightlab.search.history import Cell, History, RankedFactor, Trial
 from nightlab.search.landscape import Landscape
 from nightlab.search.lattice import Lattice
 from nightlab.search.levels import is_forbidden
@@ -25,46 +26,72 @@ __all__ = [
     "ArrayPlan",
     "MainEffect",
     "array_plan",
-    "confounded_pairs",
-    "has_strength_two",
     "main_effects",
     "predicted_best",
-    "two_level_array",
+    "second_levels",
     "winners",
 ]
-
-Design = NDArray[np.int64]
-SIZES = {4: "L4(2^3)", 8: "L8(2^7)", 12: "L12(2^11)", 16: "L16(2^15)"}
-"""Runs → name in pydoe; its L64(2^31) is not orthogonal and is not used."""
-
 
 NEAR_MISS = 0.25
 """Deviations by which a change that the incumbent does not hold may be expected to lose and still enter the array."""
 ARRAY_SHARE = 1 / 3
 """Share of the exploration that is left which the rows of an array may take."""
+THREE_LEVEL_SHARE = 1 / 10
+"""The same for an array with three levels of a factor: more rows for what refinement, too, finds one by one."""
+SECOND_DEVIATIONS = 1.0
+"""Deviations by which another level of a winner may be expected to lose and still enter such an array."""
+FEWEST_THREE_LEVEL = 2
+"""Factors with a second level worth trying from which such an array is considered."""
 FEWEST_TO_COMBINE = 12
 """Runs of exploration below which joint moves, one at a time, find more than an array."""
 
 
 @dataclass(frozen=True)
 class ArrayPlan:
-    """An orthogonal array over changes of the baseline: 1 where a row makes the change; row 0 is the baseline."""
+    """An orthogonal array over changes of the baseline; row 0 is the baseline."""
 
-    changes: tuple[SingleChange, ...]
+    columns: tuple[tuple[SingleChange, ...], ...]
+    """Of each factor the changes that its levels 1 and, in some arrays, 2 stand for."""
     rows: tuple[tuple[int, ...], ...]
+    """The level of each factor; 0: as in the baseline."""
 
     @property
     def name(self) -> str:
         return f"L{len(self.rows)}"
 
+    @property
+    def has_three_levels(self) -> bool:
+        return any(len(column) > 1 for column in self.columns)
+
+    def made(self, row: int) -> list[SingleChange]:
+        """The changes that a row makes."""
+        levels = zip(self.columns, self.rows[row], strict=True)
+        return [column[level - 1] for column, level in levels if level]
+
     def changed(self, row: int) -> dict[str, Scalar]:
         """What differs from the baseline in a row."""
-        made = zip(self.changes, self.rows[row], strict=True)
-        return {name: value for change, on in made if on for name, value in change.changed.items()}
+        return {name: value for change in self.made(row) for name, value in change.changed.items()}
 
     def row_of(self, changed: dict[str, Scalar]) -> int | None:
         """The row with exactly these changes."""
         return next((row for row in range(len(self.rows)) if self.changed(row) == changed), None)
+
+
+class _Level(NamedTuple):
+    """One level of one factor of an array."""
+
+    column: int
+    change: SingleChange
+    held: tuple[int, ...]
+    """Of each row whether it has it, 0 or 1."""
+
+
+def _levels(plan: ArrayPlan) -> list[_Level]:
+    return [
+        _Level(index, change, tuple(int(row[index] == level) for row in plan.rows))
+        for index, column in enumerate(plan.columns)
+        for level, change in enumerate(column, 1)
+    ]
 
 
 @dataclass(frozen=True)
@@ -79,47 +106,6 @@ class MainEffect:
     """Two-factor interactions that the array cannot tell from it, `a × b`."""
     array: str
     """`L8`: the array it comes from."""
-
-
-def has_strength_two(design: Design) -> bool:
-    """Whether every pair of columns shows every pair of levels equally often."""
-    for one, other in combinations(range(design.shape[1]), 2):
-        pairs, counts = np.unique(design[:, [one, other]], axis=0, return_counts=True)
-        levels = len(np.unique(design[:, one])) * len(np.unique(design[:, other]))
-        if len(pairs) != levels or len(set(counts.tolist())) != 1:
-            return False
-    return True
-
-
-@lru_cache(maxsize=64)
-def two_level_array(size: int, factors: int) -> tuple[tuple[int, ...], ...]:
-    """`size` (4, 8, 12 or 16) rows × `factors` columns of 0 and 1, strength 2, first row all 0.
-
-    The columns are those that confound main effects least with two-factor interactions. Raises ValueError when the
-    library's array is not orthogonal.
-    """
-    # Not at the top of the module: the library takes about a second to import, and most calls never combine.
-    import pydoe
-
-    full: Design = np.asarray(pydoe.get_orthogonal_array(SIZES[size]), dtype=np.int64)
-    if not has_strength_two(full) or full[0].any():
-        raise ValueError(f"pydoe's {SIZES[size]} is not an orthogonal array that starts at the baseline")
-    chosen = min(combinations(range(full.shape[1]), factors), key=lambda columns: _confounding(size, full, columns))
-    return tuple(tuple(row) for row in full[:, chosen].tolist())
-
-
-def _confounding(size: int, full: Design, columns: tuple[int, ...]) -> float:
-    signs = 2.0 * full[:, columns] - 1
-    cubes = np.einsum("ra,rb,rc->abc", signs, signs, signs, optimize=True) / size
-    apart = [cubes[triple] ** 2 for triple in combinations(range(len(columns)), 3)]
-    return float(sum(apart))
-
-
-def confounded_pairs(rows: Sequence[Sequence[int]], column: int) -> list[tuple[int, int]]:
-    """The pairs of other columns whose interaction is correlated with the column's main effect."""
-    signs = 2 * np.asarray(rows) - 1
-    others = [other for other in range(signs.shape[1]) if other != column]
-    return [(a, b) for a, b in combinations(others, 2) if (signs[:, column] * signs[:, a] * signs[:, b]).sum() != 0]
 
 
 def winners(landscape: Landscape, most: int) -> list[SingleChange]:
@@ -149,6 +135,23 @@ def winners(landscape: Landscape, most: int) -> list[SingleChange]:
     return [change for change in changes if change.changed][:most]
 
 
+def second_levels(landscape: Landscape, changes: Sequence[SingleChange]) -> dict[str, SingleChange]:
+    """Factor → another value of it that was tried and may be as good as that of its change; not of every factor."""
+    lattice, centre = landscape.lattice, landscape.incumbent
+    tried = [{seen.point[axis] for seen in landscape.measured} for axis in range(len(centre))]
+    places = {axis.factor.name: index for index, axis in enumerate(lattice.axes)}
+    found: dict[str, SingleChange] = {}
+    for change in changes:
+        index = places[change.factor.name]
+        axis, held = lattice.axes[index], lattice.point_of({**lattice.study.parameters, **change.changed})
+        others = [at for at in tried[index] if at != axis.baseline and held is not None and at != held[index]]
+        moves = [(*landscape.gain(lattice.moved(centre, (index, at))), at) for at in sorted(others)]
+        gain, spread, at = max(moves, default=(-1.0, 1.0, 0))
+        if gain > -SECOND_DEVIATIONS * spread:
+            found[change.factor.name] = single_change(lattice, index, at)
+    return found
+
+
 def single_change(lattice: Lattice, index: int, position: int) -> SingleChange:
     """One axis of the lattice at one of its positions, all others as in the baseline."""
     axis = lattice.axes[index]
@@ -170,14 +173,17 @@ def array_plan(study: Study, history: History) -> ArrayPlan | None:
     first = next((i for i, t in enumerate(history.trials) if t.phase == Phase.COMBINE), len(history.trials))
     before = [trial for trial in history.trials[:first] if trial.phase in (Phase.BASELINE, Phase.SCREEN)]
     since = [trial for trial in history.trials[first:] if trial.phase != Phase.CONFIRM]
-    evidence, lattice = Evidence.of(study, before), Lattice.of(study, history.factors, history.forbidden)
+    evidence, factors = Evidence.of(study, before), _known_then(history, before)
+    lattice = Lattice.of(study, factors, history.forbidden)
     if not evidence.baseline.values:
         return None
-    ranked = winners(Landscape.of(lattice, evidence), study.search.combine_factors)
-    plans = [plan for count in range(len(ranked), 1, -1) for plan in _plans(ranked[:count])]
+    landscape = Landscape.of(lattice, evidence)
+    ranked = winners(landscape, study.search.combine_factors)
+    seconds = second_levels(landscape, ranked)
+    plans = [plan for count in range(len(ranked), 1, -1) for plan in _plans(ranked[:count], seconds)]
     plans = [plan for plan in plans if not _has_forbidden_row(study, history, plan)]
     affordable = _affordable(study, history, since)
-    fitting = [plan for plan in plans if _new_rows(evidence, plan) <= affordable]
+    fitting = [plan for plan in plans if _new_rows(evidence, plan) <= int(affordable * _share(plan))]
     planned = {trial.number: trial.changed for trial in since if trial.phase == Phase.COMBINE}
     if not planned:
         return next(iter(fitting), None)
@@ -186,17 +192,27 @@ def array_plan(study: Study, history: History) -> ArrayPlan | None:
     return next((plan for plan in (*fitting, *plans) if _begun(seen, plan, list(planned.values()))), None)
 
 
+def _known_then(history: History, before: list[Trial]) -> tuple[RankedFactor, ...]:
+    """The factors without the code ideas that nobody had tried: those that came later must not change the array."""
+    tried = {name for trial in before for name, value in trial.parameters.items() if is_idea(name) and value is True}
+    return tuple(factor for factor in history.factors if not is_idea(factor.name) or factor.name in tried)
+
+
 def _has_forbidden_row(study: Study, history: History, plan: ArrayPlan) -> bool:
     rows = ({**study.parameters, **plan.changed(row)} for row in range(len(plan.rows)))
     return bool(history.forbidden) and any(is_forbidden(history.forbidden, row) for row in rows)
 
 
 def _affordable(study: Study, history: History, since: list[Trial]) -> int:
-    """New rows that the rest of the budget bears: a third of it, where it is large enough to combine anything."""
+    """Runs that the rest of the budget has for exploration, where that is enough to combine anything."""
     runs = exploration_left(study, history) + len(since)
     if history.experiments_left is not None:
         runs = min(runs, history.experiments_left + len({trial.number for trial in since}))
-    return int(runs * ARRAY_SHARE) if runs >= FEWEST_TO_COMBINE else 0
+    return runs if runs >= FEWEST_TO_COMBINE else 0
+
+
+def _share(plan: ArrayPlan) -> float:
+    return THREE_LEVEL_SHARE if plan.has_three_levels else ARRAY_SHARE
 
 
 def _new_rows(evidence: Evidence, plan: ArrayPlan) -> int:
@@ -209,12 +225,17 @@ def _begun(evidence: Evidence, plan: ArrayPlan, planned: list[dict[str, Scalar]]
     return not outside or (outside == planned[-1:] and _new_rows(evidence, plan) == 0)
 
 
-def _plans(changes: list[SingleChange]) -> list[ArrayPlan]:
+def _plans(changes: list[SingleChange], seconds: Mapping[str, SingleChange]) -> list[ArrayPlan]:
     """Arrays for exactly these changes, the best first."""
-    smallest = next(size for size in SIZES if size > len(changes))
+    smallest = next(size for size in TWO_LEVEL if size > len(changes))
     # Three changes: all eight combinations cost one new run more than L4, as screening ran the single changes.
     sizes = [8, 4] if len(changes) == 3 else [smallest]
-    return [ArrayPlan(tuple(changes), two_level_array(size, len(changes))) for size in sizes]
+    columns = tuple((change,) for change in changes)
+    plans = [ArrayPlan(columns, two_level_array(size, len(changes))) for size in sizes]
+    twos = [change for change in changes if change.factor.name not in seconds]
+    threes = [(change, seconds[change.factor.name]) for change in changes if change.factor.name in seconds]
+    rows = mixed_array(len(twos), len(threes)) if len(threes) >= FEWEST_THREE_LEVEL else None
+    return [ArrayPlan((*((change,) for change in twos), *threes), rows), *plans] if rows else plans
 
 
 def main_effects(study: Study, history: History) -> list[MainEffect]:
@@ -226,28 +247,34 @@ def main_effects(study: Study, history: History) -> list[MainEffect]:
 
 
 def _main_effects(evidence: Evidence, plan: ArrayPlan) -> list[MainEffect]:
-    cells = [evidence.cell(plan.changed(row)) for row in range(len(plan.rows))]
-    seen = [(row, cell) for row, cell in zip(plan.rows, cells, strict=True) if cell and cell.explored]
-    design = np.array([[1, *row] for row, _ in seen], dtype=float).reshape(len(seen), 1 + len(plan.changes))
-    if np.linalg.matrix_rank(design) < design.shape[1]:
+    cells = [(row, evidence.cell(plan.changed(row))) for row in range(len(plan.rows))]
+    # Two rows may be the same configuration.
+    seen = [
+        (row, cell)
+        for row, cell in {cell and cell.number: (row, cell) for row, cell in reversed(cells)}.values()
+        if cell and cell.explored
+    ]
+    levels = _levels(plan)
+    design = np.array([[1, *(level.held[row] for level in levels)] for row, _ in seen], dtype=float)
+    if not seen or np.linalg.matrix_rank(design) < design.shape[1]:
         return []
     cells_seen = [cell for _, cell in seen]
     return [
-        _main_effect(evidence, plan, column, _weighted(weights, cells_seen))
-        for column, weights in enumerate(np.linalg.pinv(design)[1:])
+        _main_effect(evidence, plan, level, _weighted(weights, cells_seen))
+        for level, weights in zip(levels, np.linalg.pinv(design)[1:], strict=True)
     ]
 
 
 def _main_effect(
-    evidence: Evidence, plan: ArrayPlan, column: int, weighted: list[tuple[float, Sequence[float]]]
+    evidence: Evidence, plan: ArrayPlan, level: _Level, weighted: list[tuple[float, Sequence[float]]]
 ) -> MainEffect:
-    names = [change.factor.name for change in plan.changes]
+    names = [column[0].factor.name for column in plan.columns]
     return MainEffect(
-        factor=names[column],
-        level=plan.changes[column].level,
+        factor=names[level.column],
+        level=level.change.level,
         effect=contrast_effect(evidence.study, weighted, evidence.noise),
         standard_error=contrast_error(weighted, evidence.noise),
-        confounded_with=tuple(f"{names[a]} × {names[b]}" for a, b in confounded_pairs(plan.rows, column)),
+        confounded_with=tuple(f"{names[a]} × {names[b]}" for a, b in confounded_pairs(plan.rows, level.column)),
         array=plan.name,
     )
 
@@ -263,9 +290,13 @@ def predicted_best(evidence: Evidence, plan: ArrayPlan) -> dict[str, Scalar]:
     """
     helping = [one for one in _main_effects(evidence, plan) if one.effect.delta > one.standard_error]
     helping.sort(key=lambda one: -one.effect.delta)
-    changes = {change.factor.name: change.changed for change in plan.changes}
+    changes = {(level.change.factor.name, level.change.level): level.change.changed for level in _levels(plan)}
+    # Of the levels of a factor the best.
+    helping = [
+        one for place, one in enumerate(helping) if one.factor not in {other.factor for other in helping[:place]}
+    ]
     for left_out in [None, *reversed([one.factor for one in helping])]:
-        together = [changes[one.factor] for one in helping if one.factor != left_out]
+        together = [changes[one.factor, one.level] for one in helping if one.factor != left_out]
         changed = {name: value for change in together for name, value in change.items()}
         cell = evidence.cell(changed)
         if len(together) > 1 and (cell is None or cell.pending or cell.sound):

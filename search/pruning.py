@@ -110,10 +110,14 @@ def look_of(number: int, phase: Phase, *, first_seed: bool) -> Look:
 
 
 def schedule_of(study: Study, parameters: Mapping[str, Scalar]) -> tuple[Scalar, ...]:
-    """The values that shape a run's curve: of the declared parameters, else of those whose names say so."""
-    declared = study.search.pruning.schedule_parameters
-    shaping = (n for n in sorted(study.parameters) if _SHAPES_CURVE.search(n.lower())) if declared is None else declared
-    return tuple(parameters[name] for name in shaping)
+    """The values that shape a run's curve: of the declared parameters, else of those whose names say so.
+
+    That of the fidelity always does.
+    """
+    declared, fidelity = study.search.pruning.schedule_parameters, study.search.fidelity
+    shaping = [n for n in sorted(study.parameters) if _SHAPES_CURVE.search(n.lower())] if declared is None else declared
+    own = [fidelity.parameter] if fidelity else []
+    return tuple(parameters[name] for name in dict.fromkeys([*shaping, *own]))
 
 
 def warmup_of(study: Study, parameters: Mapping[str, Scalar]) -> float:

@@ -17,7 +17,7 @@ from nightlab.search.landscape import Landscape
 from nightlab.search.lattice import Lattice, Point
 from nightlab.search.moves import MOST_PAIRS, beyond, cliffs, joint_moves, jumps, single_moves
 
-__all__ = ["Choice", "choose", "recipe", "repeat_due", "trust", "worth_trying"]
+__all__ = ["Choice", "Chooser", "choose", "recipe", "repeat_due", "trust", "worth_trying"]
 
 PRIOR_WEIGHT = 4.0
 """πBO's β: how much ln of the prior odds counts at the first value."""
@@ -32,6 +32,11 @@ TRUST_LOST = 2.0
 REPEAT_SHARE = 0.3
 """The incumbent is repeated when what may be gained elsewhere is less than this share of its own uncertainty."""
 MOST_REPEATS = 6
+MANY = 64
+"""Runs in flight and wanted beyond which not every candidate is looked at anew after each of them."""
+FEWEST_LOOKED_AT = 512
+LOOKED_AT_EACH = 3
+"""Candidates looked at for each configuration that is wanted."""
 HOPELESS_SHARE = 0.002
 """Share of the noise, or of the least worthwhile gain, below which an expected improvement is none."""
 
@@ -47,6 +52,52 @@ class Choice:
     """Axes by which it differs from the incumbent."""
 
 
+class Chooser:
+    """Chooses configuration after configuration, each with those before it taken as run.
+
+    `pending`: points in flight; `alone`: only moves of one variable. `most`: how many may be asked for. Where many are
+    in flight or wanted, only those candidates are looked at that promised most before.
+    """
+
+    def __init__(
+        self, landscape: Landscape, pending: Sequence[Point], seed: int, *, alone: bool, most: int = 1
+    ) -> None:
+        self._landscape = landscape
+        found = _candidates(landscape, {*landscape.known, *pending}, seed, alone=alone)
+        prior = _prior(landscape, found) / max(1, len(landscape.measured))
+        if len(pending) + most > MANY and len(found) > (kept := max(FEWEST_LOOKED_AT, LOOKED_AT_EACH * most)):
+            alike = landscape.fantasy(found)
+            promise = landscape.log_improvement(alike.means, alike.deviations) + prior
+            best = np.sort(np.argsort(-promise, kind="stable")[:kept])
+            found, prior = [found[place] for place in best], prior[best]
+        self._candidates, self._prior = found, prior
+        self._places = {point: place for place, point in enumerate(found)}
+        if found:
+            self._fantasy = landscape.fantasy([*found, *pending])
+            self._fantasy.add(*range(len(found), len(found) + len(pending)))
+
+    def best(self, only: Iterable[tuple[int, int]] = ()) -> Choice | None:
+        """The best of those not taken; `only`: of those that hold one of these levels, where there are any."""
+        size = len(self._candidates)
+        if not np.isfinite(self._prior).any():
+            return None
+        improvements = self._landscape.log_improvement(self._fantasy.means[:size], self._fantasy.deviations[:size])
+        scores = improvements + self._prior
+        if levels := frozenset(only):
+            holds = np.array([any(point[axis] == at for axis, at in levels) for point in self._candidates])
+            scores = np.where(holds, scores, -math.inf) if np.isfinite(scores[holds]).any() else scores
+        # Rounded: of equals the first, in whatever order the runs in flight were added.
+        at = int(np.argmax(np.round(scores, 9)))
+        unit = self._landscape.scale.unit * math.exp(min(50.0, float(improvements[at])))
+        return Choice(self._candidates[at], unit, _moved(self._candidates[at], self._landscape.incumbent))
+
+    def take(self, choice: Choice) -> None:
+        """That one is run."""
+        place = self._places[choice.point]
+        self._fantasy.add(place)
+        self._prior[place] = -math.inf
+
+
 def choose(
     landscape: Landscape,
     pending: Sequence[Point],
@@ -54,28 +105,12 @@ def choose(
     seed: int,
     *,
     alone: bool,
-    only: Iterable[tuple[int, int]] = (),
 ) -> list[Choice]:
-    """Up to `count` configurations, best first; `alone`: only moves of one variable.
-
-    `only`: those among them that hold one of these levels, `(axis, position)`, where there are any.
-    """
-    chosen: list[Choice] = []
-    candidates = _candidates(landscape, {*landscape.known, *pending}, seed, alone=alone, only=frozenset(only))
-    prior = _prior(landscape, candidates) / max(1, len(landscape.measured))
-    if not candidates:
-        return chosen
-    fantasy, size = landscape.fantasy([*candidates, *pending]), len(candidates)
-    for place in range(len(pending)):
-        fantasy.add(size + place)
-    for _ in range(min(count, size)):
-        improvements = landscape.log_improvement(fantasy.means[:size], fantasy.deviations[:size])
-        # Rounded: of equals the first, in whatever order the runs in flight were added.
-        at = int(np.argmax(np.round(improvements + prior, 9)))
-        unit = landscape.scale.unit * math.exp(min(50.0, float(improvements[at])))
-        chosen.append(Choice(candidates[at], unit, _moved(candidates[at], landscape.incumbent)))
-        fantasy.add(at)
-        prior[at] = -math.inf
+    """Up to `count` configurations, best first, each as `Chooser.best` gives it."""
+    chooser, chosen = Chooser(landscape, pending, seed, alone=alone), list[Choice]()
+    while len(chosen) < count and (choice := chooser.best()):
+        chooser.take(choice)
+        chosen.append(choice)
     return chosen
 
 
@@ -83,9 +118,7 @@ def _moved(point: Point, centre: Point) -> tuple[int, ...]:
     return tuple(axis for axis in range(len(point)) if point[axis] != centre[axis])
 
 
-def _candidates(
-    landscape: Landscape, taken: set[Point], seed: int, *, alone: bool, only: frozenset[tuple[int, int]]
-) -> list[Point]:
+def _candidates(landscape: Landscape, taken: set[Point], seed: int, *, alone: bool) -> list[Point]:
     lattice, centre = landscape.lattice, landscape.incumbent
     points = dict.fromkeys(single_moves(lattice, centre))
     if not alone:
@@ -93,13 +126,11 @@ def _candidates(
         points |= dict.fromkeys(_pairs(lattice, centre, random))
         points |= dict.fromkeys(jumps(lattice, centre, random))
     walls = cliffs(landscape)
-    found = [
+    return [
         point
         for point in points
         if point not in taken and not any(beyond(point, wall) for wall in walls) and lattice.allowed(point)
     ]
-    wanted = [point for point in found if any(point[axis] == position for axis, position in only)]
-    return wanted or found
 
 
 def _pairs(lattice: Lattice, centre: Point, random: np.random.Generator) -> list[Point]:

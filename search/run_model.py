@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -77,6 +78,20 @@ class RunModel:
         return {cell.number: _terms(cell, levels) for cell in self.evidence.cells}
 
     @cached_property
+    def cells_with(self) -> Mapping[Term, list[Cell]]:
+        """The configurations with each term, those without a value among them, in the order they were planned."""
+        found: dict[Term, list[Cell]] = defaultdict(list)
+        for cell in self.evidence.cells:
+            for term in self.terms_of(cell):
+                found[term].append(cell)
+        return found
+
+    @cached_property
+    def by_terms(self) -> dict[frozenset[Term], Cell]:
+        """The configurations with a value by all their terms."""
+        return {frozenset(self.terms_of(cell)): cell for cell in self._cells}
+
+    @cached_property
     def terms(self) -> tuple[Term, ...]:
         """Every term of a configuration with a value, in the order they first ran."""
         return tuple(dict.fromkeys(term for cell in self._cells for term in self.terms_of(cell)))
@@ -84,10 +99,11 @@ class RunModel:
     @cached_property
     def _by_cell(self) -> Matrix:
         """One row a configuration, 1 where it has the term."""
-        sets = [set(self.terms_of(cell)) for cell in self._cells]
-        return np.array([[float(term in one) for term in self.terms] for one in sets]).reshape(
-            len(sets), len(self.terms)
-        )
+        places = {term: place for place, term in enumerate(self.terms)}
+        found = np.zeros((len(self._cells), len(places)))
+        for row, cell in enumerate(self._cells):
+            found[row, [places[term] for term in self.terms_of(cell)]] = 1.0
+        return found
 
     @cached_property
     def _rows(self) -> list[int]:
@@ -146,7 +162,7 @@ class RunModel:
         """Believable runs with a term; None: of the baseline itself."""
         if term is None:
             return len(self.evidence.baseline.values)
-        return sum(len(cell.values) for cell in self._cells if term in self.terms_of(cell))
+        return sum(len(cell.values) for cell in self.cells_with.get(term, ()) if not cell.rejected)
 
     def _effect(self, contrast: Matrix, runs: int, baseline_runs: int) -> Effect | None:
         fit, _ = self._fitted

@@ -27,6 +27,7 @@ from nightlab.search.evidence import Evidence
 from nightlab.search.history import History, RankedFactor, Trial
 from nightlab.search.landscape import Landscape
 from nightlab.search.lattice import Lattice
+from nightlab.search.low_runs import split, whole_runs
 from nightlab.search.pruning import Curve, Pruning, look_of, schedule_of, should_prune, warmup_of
 from nightlab.search.ranking import rank_factors
 from nightlab.search.space import configuration_key
@@ -102,8 +103,9 @@ class Searcher:
     @property
     def history(self) -> History:
         """All that was asked and told."""
-        left = self._budget - len(self._trials)
-        return History(self._factors, tuple(self._trials), left, forbidden=self._forbidden)
+        whole, low = split(self._study, self._trials)
+        left = self._budget - len(whole) - whole_runs(self._study, len(low))
+        return History(self._factors, whole, left, forbidden=self._forbidden, low=low)
 
     def ask(self, count: int | None = None) -> list[Suggestion]:
         """Up to `count` runs to make now, by default as many as slots are free; empty while only waiting can help."""
@@ -185,7 +187,7 @@ class Searcher:
 
         Raises ValueError before any run was told of.
         """
-        evidence = Evidence.of(self._study, self._trials)
+        evidence = Evidence.of(self._study, self.history.trials)
         sign = -1.0 if self._study.maximize else 1.0
         sound = [cell for cell in evidence.cells if cell.sound]
         if not sound:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 
+from nightlab.configs.code import is_idea
 from nightlab.configs.levels import same_value
 from nightlab.configs.study import Factor, Scalar, Study
 from nightlab.errors import LockedError
@@ -54,7 +55,12 @@ def with_changes(study: Study, changes: Mapping[str, Scalar]) -> dict[str, Scala
 
 
 def variable_slug(name: str, value: Scalar) -> str:
-    """`learning_rate`, 0.003 → `learning-rate-0-003`: lower-case letters, digits and single hyphens."""
+    """`learning_rate`, 0.003 → `learning-rate-0-003`: lower-case letters, digits and single hyphens.
+
+    A code idea is its name, and its name with `off` where it is taken back.
+    """
+    if is_idea(name) and isinstance(value, bool):
+        value = "" if value else "off"
     sign = "minus-" if is_number(value) and float(value) < 0 else ""
     text = f"{name}-{sign}{_canonical(value)}".lower()
     return re.sub(r"[^a-z0-9]+", "-", text)[:SLUG_LENGTH].strip("-") or "change"

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Literal
 
 from nightlab.configs.study import Study
+from nightlab.search.low_runs import whole_runs
 
 __all__ = [
     "UNLIMITED",
@@ -26,6 +27,7 @@ __all__ = [
     "report_seconds",
     "run_amounts",
     "runs_left",
+    "stress_refusal",
 ]
 
 UNLIMITED = 1_000_000
@@ -44,6 +46,8 @@ class Usage:
     now: datetime
     runs: int = 0
     """Runs planned: ended or in flight; those taken back before their start are not among them."""
+    low_runs: int = 0
+    """Those at low fidelity among them, which count for a share of one each."""
     experiments: int = 0
     """Configurations tried, the baseline not counted."""
     gpu_hours: float = 0.0
@@ -58,11 +62,13 @@ class Usage:
     """What the calls under way may take at most."""
     reserved_llm_cost_usd: float = 0.0
     wall_seconds: tuple[float, ...] = ()
-    """Of each run that ended well."""
+    """Of each whole run that ended well."""
     cycle_seconds: tuple[float, ...] = ()
     """From one submission to the next on the same slot, where the first ended well."""
     in_flight: tuple[float, ...] = ()
     """Seconds that each run planned or running has taken so far."""
+    stress_to_come: int = 0
+    """Repeats of stress checks that are not planned yet; they are no runs, but take as much time and money."""
     started_at: datetime | None = None
     deadline: datetime | None = None
     finished_at: datetime | None = None
@@ -131,9 +137,14 @@ def runs_left(study: Study, usage: Usage) -> int:
     return max(0, min(_by_count(study, usage), by_time(study, usage), *_by_amounts(study, usage)))
 
 
+def counted_runs(study: Study, usage: Usage) -> int:
+    """The runs planned as the budget counts them: those at low fidelity by their share, rounded up together."""
+    return usage.runs - usage.low_runs + whole_runs(study, usage.low_runs)
+
+
 def _by_count(study: Study, usage: Usage) -> int:
     limit = study.budget.runs
-    return UNLIMITED if limit is None else limit - usage.runs
+    return UNLIMITED if limit is None else limit - counted_runs(study, usage)
 
 
 def by_time(study: Study, usage: Usage) -> int:
@@ -149,7 +160,8 @@ def by_time(study: Study, usage: Usage) -> int:
         return 0
     if usage.slot_seconds is None:
         return UNLIMITED
-    return study.backend.slots * int(seconds / usage.slot_seconds + 1e-9) - len(usage.in_flight)
+    fitting = study.backend.slots * int(seconds / usage.slot_seconds + 1e-9)
+    return fitting - len(usage.in_flight) - usage.stress_to_come
 
 
 def _by_amounts(study: Study, usage: Usage) -> tuple[int, int]:
@@ -173,7 +185,7 @@ def _by_amount(
         return free_slots if used < limit else 0
     left = limit - used - sum(amount_of(max(seconds, so_far)) for so_far in usage.in_flight)
     each = amount_of(seconds)
-    fitting = int(left / each + 1e-9) if each else UNLIMITED
+    fitting = int(left / each + 1e-9) - usage.stress_to_come if each else UNLIMITED
     if usage.run_seconds is not None:
         return fitting
     # The first run is what shows the pace: it may start although its timeout allows it more than there is.
@@ -185,9 +197,15 @@ def budget_lines(study: Study, usage: Usage) -> tuple[BudgetLine, ...]:
     """One line a resource that is limited or used: runs and time always, GPU-hours and money where there are any."""
     budget, seconds = study.budget, usage.run_seconds or 0.0
     more = _more_runs(study, usage)
-    flying = len(usage.in_flight)
+    flying, counted = len(usage.in_flight), counted_runs(study, usage)
     lines = [
-        BudgetLine("runs", usage.runs - flying, flying, budget.runs, None if more is None else usage.runs + more),
+        BudgetLine(
+            "runs",
+            max(0, counted - flying),
+            min(flying, counted),
+            budget.runs,
+            None if more is None else counted + more,
+        ),
         BudgetLine("experiments", usage.experiments, 0, budget.experiments, None),
         BudgetLine("seconds", usage.elapsed_seconds, 0.0, usage.allowed_seconds, _last_second(study, usage, more)),
     ]
@@ -235,6 +253,17 @@ def call_refusal(study: Study, usage: Usage, model: str, tokens: int, cost_usd: 
             f"a call of {model} may cost ${cost_usd:.4g}, ${max(0.0, left_usd):.4g} of ${budget.cost_usd:.4g} are left "
             "(raise budget.cost_usd)"
         )
+    return None
+
+
+def stress_refusal(study: Study, usage: Usage) -> str | None:
+    """Why the stress checks that were just planned, and are counted in `usage`, do not fit; None where they do."""
+    for limit, used, name in (
+        (study.budget.gpu_hours, usage.gpu_hours, "gpu_hours"),
+        (study.budget.cost_usd, usage.paid_usd + usage.reserved_llm_cost_usd, "cost_usd"),
+    ):
+        if limit is not None and used > limit + 1e-9:
+            return f"budget.{name} has no room for it: {used:.4g} of {limit:.4g} with it (raise it, or lower timeout)"
     return None
 
 

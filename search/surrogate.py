@@ -40,13 +40,21 @@ class Geometry:
     def axes(self) -> int:
         return len(self.ordered)
 
+    @property
+    def components(self) -> int:
+        """Axes and groups."""
+        return self.axes + len(self.groups)
+
     def distances(self, one: Array, other: Array) -> Array:
-        """Distances of every pair, `(axes + groups, len(one), len(other))`, from `(points, axes)` level positions."""
-        apart: Array = np.abs(one[:, None, :] - other[None, :, :]).transpose(2, 0, 1)
-        categorical = ~np.array(self.ordered, dtype=bool)
-        apart[categorical] = apart[categorical] > 0
-        groups = (self._between(group, one, other)[None] for group in self.groups)
-        return np.asarray(np.concatenate([apart, *groups]), dtype=float)
+        """Distances of every pair, `(components, len(one), len(other))`, from `(points, axes)` level positions."""
+        return np.array([self.distance(component, one, other) for component in range(self.components)])
+
+    def distance(self, component: int, one: Array, other: Array) -> Array:
+        """The same by one component, an axis or after them a group, `(len(one), len(other))`."""
+        if component >= self.axes:
+            return self._between(self.groups[component - self.axes], one, other)
+        apart: Array = np.abs(one[:, component, None] - other[None, :, component])
+        return apart if self.ordered[component] else (apart > 0).astype(float)
 
     def _between(self, group: tuple[int, ...], one: Array, other: Array) -> Array:
         mine, theirs = one[:, group], other[:, group]
@@ -56,6 +64,16 @@ class Geometry:
         values = range(self.levels[group[0]])
         counts = [np.array([(points == value).sum(axis=1) for value in values]) for points in (mine, theirs)]
         return np.asarray(np.abs(counts[0][:, :, None] - counts[1][:, None, :]).sum(axis=0) / 2.0, dtype=float)
+
+    def places(self, component: int, points: Array) -> tuple[Array, NDArray[np.int64]]:
+        """Points that stand for all by one component, and for each of `points` the place of that which it is like."""
+        group = (component,) if component < self.axes else self.groups[component - self.axes]
+        kinds = np.sort(points[:, group], axis=1)
+        codes = (
+            kinds.sum(axis=1) if self.ordered[group[0]] else kinds @ (1.0 + max(self.levels)) ** np.arange(len(group))
+        )
+        _, first, places = np.unique(codes, return_index=True, return_inverse=True)
+        return points[first], places
 
     @property
     def smooth(self) -> NDArray[np.bool_]:
@@ -81,6 +99,11 @@ def _components(geometry: Geometry, distances: Array, lengths: Array) -> tuple[A
     kernel = np.where(smooth, 1.0 + reach + reach**2 / 3.0, 1.0) * decay
     slope = np.where(smooth, reach**2 * (1.0 + reach) / 3.0, reach) * decay
     return kernel, slope
+
+
+def _matern(scaled: Array) -> Array:
+    reach = math.sqrt(5.0) * scaled
+    return np.asarray((1.0 + reach + reach**2 / 3.0) * np.exp(-reach))
 
 
 @dataclass(frozen=True)
@@ -133,9 +156,9 @@ class Fantasy:
         """`points` (n, axes): those to be looked at, and those that may be added."""
         self._surrogate, self._points = surrogate, points
         cross = _kernel(surrogate.geometry, surrogate.hyperparameters, points, surrogate.points)
-        self._spread = solve_triangular(surrogate.factor, cross.T, lower=True)
-        self._added: Array = np.empty((0, len(points)))
-        self._variance = surrogate.hyperparameters.amplitude - (self._spread**2).sum(axis=0)
+        self._rows: Array = solve_triangular(surrogate.factor, cross.T, lower=True)
+        self._used = len(self._rows)
+        self._variance = surrogate.hyperparameters.amplitude - (self._rows**2).sum(axis=0)
         self.means: Array = cross @ surrogate.weights
 
     @property
@@ -143,35 +166,66 @@ class Fantasy:
         """Standard deviations, `(n,)`."""
         return np.asarray(np.sqrt(np.maximum(self._variance, 1e-10)), dtype=float)
 
-    def add(self, place: int) -> None:
-        """One run at the point `place`."""
-        found = self._surrogate.hyperparameters
-        between = _kernel(self._surrogate.geometry, found, self._points[place : place + 1], self._points)[0]
-        rest = between - self._spread.T @ self._spread[:, place] - self._added.T @ self._added[:, place]
-        row = rest / math.sqrt(max(self._variance[place], 0.0) + found.noise + JITTER)
-        self._added = np.vstack([self._added, row])
-        self._variance = self._variance - row**2
+    def add(self, *places: int) -> None:
+        """One run at each of the points `places`."""
+        if not places:
+            return
+        found, chosen, used = self._surrogate.hyperparameters, list(places), self._used
+        rows = self._rows[:used]
+        between = _kernel(self._surrogate.geometry, found, self._points[chosen], self._points)
+        rest = between - rows[:, chosen].T @ rows
+        own = rest[:, chosen]
+        own[np.diag_indices(len(chosen))] = np.maximum(self._variance[chosen], 0.0) + found.noise + JITTER
+        added = solve_triangular(np.linalg.cholesky(own), rest, lower=True)
+        self._reserve(used + len(chosen))
+        self._rows[used : used + len(chosen)] = added
+        self._used += len(chosen)
+        self._variance = self._variance - (added**2).sum(axis=0)
+
+    def _reserve(self, rows: int) -> None:
+        if rows > len(self._rows):
+            more = np.empty((rows + len(self._rows) // 2 - len(self._rows), self._rows.shape[1]))
+            self._rows = np.concatenate([self._rows, more])
 
 
 def _kernel(geometry: Geometry, found: Hyperparameters, one: Array, other: Array) -> Array:
-    kernel, _ = _components(geometry, geometry.distances(one, other), found.lengths)
-    product = kernel[: geometry.axes].prod(axis=0)
-    mixed = found.additive * kernel.mean(axis=0) + (1 - found.additive) * product
+    product: Array = np.ones((len(one), len(other)))
+    total: Array = np.zeros_like(product)
+    both = np.concatenate([one, other])
+    for component in range(geometry.components):
+        # There are few levels and many pairs of points: the kernel is computed once for each pair of levels.
+        kinds, places = geometry.places(component, both)
+        reach = geometry.distance(component, kinds, kinds) / found.lengths[component]
+        table = _matern(reach) if geometry.smooth[component] else np.exp(-reach)
+        kernel = table[places[: len(one)]][:, places[len(one) :]]
+        total += kernel
+        if component < geometry.axes:
+            product *= kernel
+    mixed = found.additive * (total / geometry.components) + (1 - found.additive) * product
     return np.asarray(found.amplitude * mixed, dtype=float)
 
 
-def condition(geometry: Geometry, found: Hyperparameters, points: Array, values: Array, runs: Array) -> Surrogate:
-    """The process with these hyperparameters, given values that are means of `runs` runs each."""
+def condition(
+    geometry: Geometry, found: Hyperparameters, points: Array, values: Array, runs: Array, doubts: Array | float = 0.0
+) -> Surrogate:
+    """The process with these hyperparameters, given values that are means of `runs` runs each.
+
+    `doubts` (n,): variance of each value besides the noise.
+    """
     kernel = _kernel(geometry, found, points, points)
-    kernel[np.diag_indices(len(points))] += found.noise / runs + JITTER
+    kernel[np.diag_indices(len(points))] += found.noise / runs + doubts + JITTER
     factor = np.asarray(np.linalg.cholesky(kernel), dtype=float)
     return Surrogate(geometry, found, points, factor, cho_solve((factor, True), values))
 
 
-def fit(geometry: Geometry, points: Array, values: Array, runs: Array, noise: tuple[float, float]) -> Hyperparameters:
+def fit(
+    geometry: Geometry, points: Array, values: Array, runs: Array, noise: tuple[float, float],
+    doubts: Array | float = 0.0,
+) -> Hyperparameters:  # fmt: skip
     """The posterior mode of the hyperparameters; `noise`: prior median of one run's variance and its log-deviation.
 
-    `points` (n, axes) level positions, `values` (n,) standardised means, `runs` (n,) how many runs each is the mean of.
+    `points` (n, axes) level positions, `values` (n,) standardised means, `runs` (n,) how many runs each is the mean of,
+    `doubts` (n,) variance of each besides the noise.
     """
     centre = np.array([*np.log(geometry.expected_lengths), math.log(noise[0]), 0.0, ADDITIVE_LOGIT])
     widths = np.array([*(LENGTH_SD for _ in geometry.expected_lengths), noise[1], AMPLITUDE_SD, 1.0])
@@ -180,7 +234,7 @@ def fit(geometry: Geometry, points: Array, values: Array, runs: Array, noise: tu
     start = np.clip(centre, [low for low, _ in bounds], [high for _, high in bounds])
 
     def loss(theta: Array) -> tuple[float, Array]:
-        likelihood, gradient = _negative_likelihood(geometry, distances, values, runs, theta)
+        likelihood, gradient = _negative_likelihood(geometry, distances, values, runs, theta, doubts)
         away = (theta - centre) / widths
         return likelihood + 0.5 * float(away @ away), gradient + away / widths
 
@@ -189,14 +243,14 @@ def fit(geometry: Geometry, points: Array, values: Array, runs: Array, noise: tu
 
 
 def _negative_likelihood(
-    geometry: Geometry, distances: Array, values: Array, runs: Array, theta: Array
+    geometry: Geometry, distances: Array, values: Array, runs: Array, theta: Array, doubts: Array | float = 0.0
 ) -> tuple[float, Array]:
     found, axes = Hyperparameters.of(theta), geometry.axes
     kernel, slope = _components(geometry, distances, found.lengths)
     additive, product = kernel.mean(axis=0), kernel[:axes].prod(axis=0)
     mixed = found.additive * additive + (1 - found.additive) * product
     total = found.amplitude * mixed
-    total[np.diag_indices(len(values))] += found.noise / runs + JITTER
+    total[np.diag_indices(len(values))] += found.noise / runs + doubts + JITTER
     factor = np.linalg.cholesky(total)
     inverse = cho_solve((factor, True), np.eye(len(values)))
     weights = inverse @ values

@@ -12,6 +12,8 @@ from tests.task import make_repository
 # Before anything imports numpy: on small matrices several threads cost more than they give.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
+# What is printed must not depend on the terminal the tests were started from, nor on their running side by side.
+os.environ["COLUMNS"] = "120"
 
 
 @pytest.fixture(scope="session")

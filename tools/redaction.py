@@ -47,6 +47,8 @@ _CARRIED = "nightlab_redactor"
 _UNSET_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 _FOLDERS = frozenset({"PWD", "OLDPWD"})
 _SETTINGS = frozenset({"default", "disabled", "enabled", "external", "forbidden", "optional", "required", "unlimited"})
+_NO_KEYS = frozenset({"ollama", "lm-studio", "no-key", "nokey", "not-needed", "no-key-needed", "no-key-required"})
+"""What servers without a key are given for one; such a word may stand anywhere."""
 _DEEPEST = 100
 _RECORD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
@@ -226,7 +228,7 @@ def check_secrets(declared: Iterable[str], environment: Mapping[str, str] = os.e
 
 
 def _is_harmless(name: str, value: str) -> bool:
-    if name in _FOLDERS or value.strip().lower() in _SETTINGS:
+    if name in _FOLDERS or value.strip().lower() in _SETTINGS | _NO_KEYS:
         return True
     if "TOKENS" in name.upper() and value.strip().isdecimal():
         return True

@@ -216,6 +216,12 @@ class Git:
         sizes = [row.split("\t", 1)[0].split()[3] for row in rows]
         return len(sizes), sum(int(size) for size in sizes if size.isdigit())
 
+    def files_at(self, commit: str) -> dict[str, int]:
+        """Path → bytes of every regular file of `commit`, by path; links and submodules are none."""
+        rows = names(self.output("ls-tree", "-r", "-l", "-z", "--full-tree", commit))
+        pairs = (row.split("\t", 1) for row in rows)
+        return {path: int(about.split()[3]) for about, path in pairs if about.startswith("100")}
+
     def branches(self, prefix: str = "") -> dict[str, str]:
         """Branch name → commit, for the branches whose names begin with `prefix`."""
         listed = self.line("for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads")

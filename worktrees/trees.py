@@ -14,9 +14,11 @@ from nightlab.worktrees.lock import git_lock
 from nightlab.worktrees.names import check_name
 from nightlab.worktrees.registry import Entry, entries, remove_folder
 
-__all__ = ["Worktrees"]
+__all__ = ["SCRATCH", "Worktrees"]
 
 TRAILER = "Nightlab-Study"
+SCRATCH = "dry-run-"
+"""How the replicas are called that belong to no experiment; whoever makes one takes it away."""
 
 
 class Worktrees:
@@ -89,7 +91,8 @@ class Worktrees:
         """Remove all trees of one experiment, replicas included; its branch stays. Returns what was removed."""
         own = self.paths.worktree(number).name
         with self._exclusive():
-            return self._clear([p for p in self._present() if p.name == own or p.name.startswith(f"{own}.")])
+            present = [path for path in self._present() if not path.name.startswith(f"{own}.{SCRATCH}")]
+            return self._clear([path for path in present if path.name == own or path.name.startswith(f"{own}.")])
 
     def remove_all(self, keep: Iterable[Path] = ()) -> list[Path]:
         """Remove every tree of this study but `keep`; branches stay. Returns what was removed."""

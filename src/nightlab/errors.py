@@ -11,6 +11,9 @@
     ├── BackendError       a backend that cannot take, find or end a job
     ├── MetricError        a metric that cannot be read as a finite number
     ├── BudgetError        a budget that is spent or cannot cover the plan
+    ├── ModelError         no language model gave a usable answer
+    ├── PatchError         edits of the code that cannot be applied
+    ├── StressError        a stress test that cannot be run: server, prompts, data
     ├── LockedError        a change to a locked parameter or a frozen path
     └── StudyBusyError     another lab is running this study
 
@@ -37,7 +40,10 @@ __all__ = [
     "LedgerError",
     "LockedError",
     "MetricError",
+    "ModelError",
     "NightlabError",
+    "PatchError",
+    "StressError",
     "StudyBusyError",
 ]
 
@@ -149,6 +155,22 @@ class MetricError(NightlabError):
 
 class BudgetError(NightlabError):
     """The budget is spent, or too small for what was asked."""
+
+
+class ModelError(NightlabError):
+    """No language model gave a usable answer; whoever asked goes on by the rules."""
+
+
+class PatchError(NightlabError):
+    """Edits of the code that cannot be applied exactly; `cause` is a short identifier for the record."""
+
+    def __init__(self, message: str, *, cause: str) -> None:
+        self.cause = cause
+        super().__init__(message)
+
+
+class StressError(NightlabError):
+    """A load or stress test that cannot be run: a server that does not get ready, prompts or data of no use."""
 
 
 class LockedError(NightlabError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,9 +12,12 @@ from types import FrameType
 
 from nightlab.agents.context import Lab
 from nightlab.agents.forecast import pace_faults, plan_line, time_note
+from nightlab.agents.measures import preflight_measures
+from nightlab.agents.model_setup import try_models
 from nightlab.agents.preflight import DryRun, Site, dry_run, static_faults
 from nightlab.configs.loading import LoadedStudy, load_study
 from nightlab.configs.schema import write_schema
+from nightlab.configs.study import Study
 from nightlab.errors import ConfigError, DiskError, Fault
 from nightlab.graph.notices import open_notices
 from nightlab.graph.opening import Place, begin_study, locate, open_lab, resume_study
@@ -48,7 +52,13 @@ def _site(loaded: LoadedStudy, place: Place) -> Site:
     study = loaded.study
     catalog = load_catalog(place.root / study.catalog.file if study.catalog.file else None)
     return Site(
-        study, place.file, place.paths, Git(place.root), LocalBackend(study.backend), launcher_for(study), catalog
+        study,
+        place.file,
+        place.paths,
+        Git(place.root),
+        LocalBackend(study.backend),
+        launcher_for(study, catalog),
+        catalog,
     )
 
 
@@ -66,11 +76,23 @@ def check(loaded: LoadedStudy, place: Place, *, allow_dirty: bool, say: Say) -> 
         seen = _preflight(site, base, allow_dirty=allow_dirty or row is not None, say=say)
         if row is None:
             _check_time(site, seen, say)
+        _try_models(loaded.study, say)
+
+
+def _try_models(study: Study, say: Say) -> None:
+    tried = try_models(study, os.environ)
+    for one in tried:
+        say(one.line(study))
+    if tried and not any(one.reply for one in tried):
+        say("note: no language model answers now; where none does, the rules decide")
 
 
 def _preflight(site: Site, base: str, *, allow_dirty: bool, say: Say) -> DryRun:
-    if faults := static_faults(site, base, allow_dirty=allow_dirty):
+    measured, notes = preflight_measures(site)
+    if faults := [*static_faults(site, base, allow_dirty=allow_dirty), *measured]:
         raise ConfigError(faults)
+    for note in notes:
+        say(f"note: {note}")
     say("dry run: starting the training command once")
     seen = dry_run(site, base)
     values = ", ".join(f"{name} {reading.value:.6g}" for name, reading in seen.readings.items())

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from pydantic import AwareDatetime, BaseModel
 
+from nightlab.agents.code_space import accepted
 from nightlab.agents.spending import usage_of
 from nightlab.configs.study import Study
 from nightlab.knowledge.ledger import Ledger
@@ -113,7 +114,7 @@ def snapshot_of(ledger: Ledger, study: Study, now: datetime, *, running: Collect
     experiments, runs, jobs = ledger.experiments(), ledger.runs(), ledger.jobs()
     observations = {observation.key: observation for observation in ledger.observations()}
     verdicts = ledger.verdicts()
-    rows = build_rows(study, experiments, runs, jobs, observations, verdicts)
+    rows = build_rows(study, experiments, runs, jobs, observations, verdicts, accepted(ledger))
     noise = measure_noise(rows[0] if rows else None)
     metric = Metric(study.objective.metric, study.objective.unit, study.maximize, study.objective.min_effect)
     wording = Wording(metric, noise)
@@ -155,7 +156,7 @@ def _phase(runs: Sequence[Run]) -> str:
 
 
 def _best(rows: Sequence[ExperimentRow], wording: Wording) -> Best | None:
-    winners = choose_winners(rows)
+    winners = choose_winners(rows, wording.metric.min_effect)
     row = winners[0] if winners else _leader(rows, wording)
     if row is None or row.mean is None:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nightlab.agents.evaluation import observe_jobs
+from nightlab.agents.stress import adopt_stresses, observe_stresses, running_stresses
 from nightlab.agents.training import adopt_started
 from nightlab.configs.paths import StudyPaths
 from nightlab.configs.study import Study
@@ -12,6 +13,7 @@ from nightlab.graph.opening import Place, open_lab
 from nightlab.graph.process import hold_study
 from nightlab.knowledge.ledger import Ledger
 from nightlab.knowledge.records import Experiment, ExperimentState, JobState, RunState, StudyStatus
+from nightlab.knowledge.stress import IN_FLIGHT
 from nightlab.worktrees.trees import Worktrees
 
 __all__ = ["clear_branches", "clear_trees", "end_jobs"]
@@ -29,9 +31,12 @@ def end_jobs(place: Place, study: Study) -> int:
     """
     with hold_study(place.paths), open_lab(place, study) as lab:
         adopt_started(lab)
+        adopt_stresses(lab)
         jobs = {job.key: Path(job.directory) for job in lab.ledger.jobs(states=(JobState.RUNNING,))}
+        jobs |= running_stresses(lab)
         ended = list(lab.backend.cancel(jobs))
         observe_jobs(lab)
+        observe_stresses(lab)
         return len(ended)
 
 
@@ -44,6 +49,7 @@ def clear_trees(ledger: Ledger, paths: StudyPaths) -> list[Path]:
     healed = trees.heal()
     unread = {run.key for run in ledger.runs(states=UNREAD)}
     needed = [Path(job.worktree) for job in ledger.jobs() if job.key in unread or job.state is JobState.INTENDED]
+    needed += [Path(stress.worktree) for stress in ledger.stresses(states=IN_FLIGHT)]
     return healed + trees.remove_all(keep=needed)
 
 

@@ -11,8 +11,9 @@ from nightlab.agents.audit import audit, check_guardrails, check_locked, check_p
 from nightlab.agents.context import Lab
 from nightlab.agents.factors import ranked
 from nightlab.agents.training import prepare
+from nightlab.configs.fidelity import FidelitySettings
 from nightlab.configs.study import Scalar, Study
-from nightlab.knowledge.records import Experiment, Job, Observation, Run, RunState
+from nightlab.knowledge.records import Experiment, Job, Observation, Phase, Run, RunState
 from nightlab.search.levels import changed_from, setting
 from tests.agents.lab import executed, new_lab, planned
 from tests.task import commit_all, git, study_data
@@ -152,6 +153,21 @@ def test_locked_and_undeclared_changes_are_named(case: Case) -> None:
     unknown = changed_experiment(case, {"made_up": 1}, {"lr": 0.01})
     assert check_locked(study, unknown) == "changes beyond the declared variable: made_up"
     assert check_locked(study, case.experiment) is None
+
+
+def test_the_fidelity_may_change_where_it_is_only_looked_at(case: Case) -> None:
+    cheap = FidelitySettings(parameter="steps", low=2)
+    search = case.lab.study.search.model_copy(update={"fidelity": cheap})
+    study = case.lab.study.model_copy(update={"search": search})
+    look = changed_experiment(case, {"steps": 2}, {"lr": 0.01, "steps": 2}).model_copy(update={"phase": Phase.SCREEN})
+    assert check_locked(study, look) is None
+    assert check_locked(case.lab.study, look) == "locked parameter changed: steps"
+    for phase in (Phase.COMBINE, Phase.REFINE, Phase.CONFIRM):
+        assert check_locked(study, look.model_copy(update={"phase": phase})) == "locked parameter changed: steps"
+    other = changed_experiment(case, {"steps": 3}, {"lr": 0.01, "steps": 3}).model_copy(update={"phase": Phase.SCREEN})
+    assert check_locked(study, other) == "locked parameter changed: steps"
+    more = look.model_copy(update={"parameters": {**look.parameters, "seconds": 1}})
+    assert check_locked(study, more) == "locked parameter changed: seconds"
 
 
 def test_true_is_not_one_and_one_is_one_point_nought(case: Case) -> None:

@@ -29,6 +29,8 @@ PRICES: dict[str, Any] = {
     "models": {"big": {"input_million_usd": 10, "cached_million_usd": 1, "output_million_usd": 50}, "own": {}},
 }
 
+PROMPT_HASH = hashlib.sha256(b"Why?").hexdigest()
+
 
 def reserve(lab: Lab, model: str = "big", prompt_tokens: int = 10_000, answer_tokens: int = 2_000) -> ModelCall:
     return reserve_call(
@@ -36,7 +38,7 @@ def reserve(lab: Lab, model: str = "big", prompt_tokens: int = 10_000, answer_to
         "night/analysis/1",
         purpose="analysis",
         model=model,
-        prompt="Why?",
+        prompt_hash=PROMPT_HASH,
         prompt_tokens=prompt_tokens,
         max_output_tokens=answer_tokens,
     )
@@ -50,7 +52,7 @@ def test_a_call_is_reserved_at_its_worst_case_and_settled_by_what_it_took(tmp_pa
     with new_lab(tmp_path, budget={"runs": 9, "llm_tokens": 100_000, "cost_usd": 5.0}, prices=PRICES) as lab:
         call = reserve(lab)
         assert call.reserved_cost_usd == pytest.approx(0.2)
-        assert call.prompt_hash == hashlib.sha256(b"Why?").hexdigest()
+        assert call.prompt_hash == PROMPT_HASH
         tokens, money = lines(lab)["llm_tokens"], lines(lab)["cost_usd"]
         assert (tokens.used, tokens.reserved, tokens.limit) == (0, 12_000, 100_000)
         assert (money.used, money.limit) == (0, 5.0) and money.reserved == pytest.approx(0.2)

@@ -99,6 +99,8 @@ def test_a_budget_that_covers_no_plan(file: Path) -> None:
     need = fewest_runs(Study.model_validate(study_data()))
     assert faults(site_of(file, budget={"runs": need})) == []
     assert "the least is 10" in faults(site_of(file, budget={"runs": need - 1}))[0]
+    (told,) = faults(site_of(file, budget={"runs": 1}, search={"confirm": False}))
+    assert "the least is 4: 3 for the baseline, 1 change (" in told
 
 
 def test_time_is_held_against_the_length_of_the_dry_run(file: Path) -> None:

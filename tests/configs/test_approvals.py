@@ -20,9 +20,11 @@ def test_unattended_defaults() -> None:
     defaults = Approvals()
     assert {name: getattr(defaults, name).policy for name in Approvals.model_fields} == {
         "plan": "auto",
+        "factors": "ask-with-default",
         "base_model": "ask-with-default",
         "spend": "ask-with-default",
         "repeated_failure": "ask-with-default",
+        "review": "ask",
         "winner": "auto",
     }
 

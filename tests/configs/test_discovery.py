@@ -44,7 +44,7 @@ def test_a_yaml_file_is_read_with_its_own_name(tmp_path: Path) -> None:
 def test_a_script_that_cannot_be_read_shows_only_its_name(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_bytes(content)
     assert discover(tmp_path) == Discovery(command="{python} train.py")
-    assert constants(tmp_path) == {}
+    assert constants(tmp_path, "train.py") == {}
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "{", "[" * 100_000, '{"a": {"b": 1}}', '{"a b": 1}'])

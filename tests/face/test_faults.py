@@ -192,7 +192,7 @@ def test_a_study_that_has_not_begun(words: list[str], tmp_path: Path) -> None:
         (["lessons", "list", "--file", "nope.jsonl"], "nope.jsonl: does not exist"),
         (["init"], "study.yaml: is there already"),
         (["init", "nowhere/study.yaml"], "nowhere: the folder does not exist"),
-        (["init", "other.yaml", "--template", "nope"], "is no template (choose one of script, karpathy)"),
+        (["init", "other.yaml", "--template", "nope"], "is no template (choose one of script, karpathy, "),
         (["status", "--study", "."], ".: is a folder, not a study file"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

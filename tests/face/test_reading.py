@@ -24,6 +24,7 @@ COMMANDS = [
     "show",
     "logs",
     "diff",
+    "ideas",
     "report",
     "stop",
     "answer",

@@ -46,7 +46,7 @@ def test_another_file_name_command_and_template(tmp_path: Path) -> None:
     wrote = call(tmp_path, "init", "night.yaml", "--name", "second", "--template", "karpathy")
     assert "nightlab check night.yaml" in wrote.out
     study = load_study(tmp_path / "night.yaml").study
-    assert study.study == "second" and study.parameters["DEPTH"] == 8
+    assert study.study == "second" and study.code.mutable == ["train.py"]
     call(tmp_path, "init", "other.yaml", "--command", "bash train.sh {lr}")
     assert load_study(tmp_path / "other.yaml").study.launcher.command == "bash train.sh {lr}"
 

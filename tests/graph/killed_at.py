@@ -13,7 +13,7 @@ from tests.torture.bootstrap import Fault, Tripwire, install, load_everything
 
 def main(study: Path, name: str, when: str) -> int:
     load_everything()
-    boundaries.BOUNDARIES.update(boundaries.PRUNING)
+    boundaries.BOUNDARIES.update(boundaries.PRUNING | boundaries.STRESS)
     install(Tripwire(Fault(name, when, 1)))
     return 0 if run_night(study, say=lambda _: None).status is StudyStatus.FINISHED else 1
 

@@ -154,7 +154,7 @@ def test_what_is_shown_of_an_error_holds_no_secret(night: Path) -> None:
     broken = (
         "import sys\nfrom nightlab.cli import app, reading\n"
         "import nightlab.report.write\n"
-        f"def breaks(*_): raise {{}}('cannot reach ' + {LITERAL!r})\n"
+        f"def breaks(*_, **__): raise {{}}('cannot reach ' + {LITERAL!r})\n"
         "nightlab.report.write.write_files = breaks\n"
         f"sys.argv = ['nightlab', 'report', '--study', {str(night)!r}]\n"
         "app.main()\n"

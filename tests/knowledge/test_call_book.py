@@ -94,3 +94,24 @@ def test_secrets_stay_out_of_what_went_wrong(tmp_path: Path, study: Study) -> No
     with Ledger.open(tmp_path / "other.sqlite", redact=hide) as ledger:
         ledger.save_study(study, base_commit="c")
         assert settle(ledger, reserve(ledger), outcome="401 for hunter2").outcome == "401 for …"
+
+
+def test_what_worked_and_what_was_answered_is_found_again(ledger: Ledger) -> None:
+    where = {"endpoint": "localhost:8000/v1", "prompt": "analysis@3"}
+    refused = reserve(ledger, method="json_schema", **where)
+    ledger.release_call(refused.id, "400 no such type")
+    poor = settle(ledger, reserve(ledger, method="json_mode", **where), outcome="the answer holds no JSON object")
+    assert ledger.method_that_worked("localhost:8000/v1", "big") is None
+    assert ledger.answered_call("night/analysis/1", poor.prompt_hash) is None
+    good = settle(ledger, reserve(ledger, method="function_calling", **where), answer='{"a": 1}')
+    assert ledger.method_that_worked("localhost:8000/v1", "big") == "function_calling"
+    assert ledger.method_that_worked("localhost:8000/v1", "other") is None
+    assert ledger.answered_call("night/analysis/1", good.prompt_hash) == good
+    assert ledger.answered_call("night/analysis/2", good.prompt_hash) is None
+    assert ledger.answered_call("night/analysis/1", "cd" * 32) is None
+    reserve(ledger)
+    ledger.lose_call(reserve(ledger, purpose="explain").id, "timed out")
+    explain, analysis = sorted(ledger.calls_by_purpose(), key=lambda one: one.calls)
+    assert (analysis.calls, analysis.answers, analysis.refused, analysis.unanswered) == (3, 1, 1, 1)
+    assert (analysis.tokens, analysis.cost_usd, analysis.last_answer_at) == (1900, 0.5, good.ended_at)
+    assert (explain.purpose, explain.calls, explain.unanswered, explain.last_answer_at) == ("explain", 1, 1, None)

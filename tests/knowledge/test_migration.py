@@ -79,6 +79,30 @@ def test_an_old_ledger_is_brought_up_to_date_and_goes_on(old: Path, path: Path) 
     assert {name: set(table.columns.keys()) for name, table in tables.metadata.tables.items()} == layout(path)
 
 
+def test_calls_of_version_2_are_kept_and_may_be_settled(path: Path, study: Study, ledger: Ledger, plan: Plan) -> None:
+    plan()
+    asked = {"purpose": "analysis", "model": "m", "prompt_hash": "ab"}
+    call = ledger.reserve_call("analysis/1", **asked, input_tokens=9, output_tokens=1, cost_usd=0.5)
+    ledger.close()
+    with closing(sqlite3.connect(path)) as connection:
+        for column in ("prompt", "endpoint", "method", "answer"):
+            connection.execute(f"ALTER TABLE calls DROP COLUMN {column}")
+        for statement in (
+            "DROP TABLE ideas",
+            "DROP TABLE reviews",
+            "DROP TABLE stresses",
+            "UPDATE meta SET value = '2'",
+        ):
+            connection.execute(statement)
+        connection.commit()
+    with Ledger.open(path) as opened:
+        assert opened.calls() == [call]
+        opened.settle_call(call.id, input_tokens=8, output_tokens=1, cost_usd=0.1, seconds=1.0, answer="{}")
+        held = opened.answered_call("analysis/1", "ab")
+        assert held is not None and (held.answer, held.method) == ("{}", "")
+    assert version(path) == str(tables.SCHEMA_VERSION) and kept_copy(path, "2").exists()
+
+
 def test_a_copy_is_kept_as_it_was_and_made_once(old: Path) -> None:
     before = layout(old)
     Ledger.open(old).close()
@@ -156,4 +180,4 @@ def test_a_change_of_the_tables_raises_the_version() -> None:
         f"{table}.{column}" for table in tables.metadata.sorted_tables for column in sorted(table.columns.keys())
     ]
     fingerprint = hashlib.sha256("\n".join(sorted(columns)).encode()).hexdigest()[:12]
-    assert (tables.SCHEMA_VERSION, fingerprint) == (2, "f21c7de34cbb"), "raise SCHEMA_VERSION, then write it down here"
+    assert (tables.SCHEMA_VERSION, fingerprint) == (3, "443ca6f0a984"), "raise SCHEMA_VERSION, then write it down here"

@@ -16,7 +16,7 @@ from nightlab.configs.study import Factor, Scalar
 from nightlab.knowledge.records import Phase, Proposal, VerdictKind
 from nightlab.search.attribution import factor_effects
 from nightlab.search.belief import judge_all
-from nightlab.search.confirmation import confirmation_size, reserved_size
+from nightlab.search.confirmation import confirmation_size, lent_size, reserved_size
 from nightlab.search.engine import propose
 from nightlab.search.evidence import Evidence
 from nightlab.search.history import History
@@ -90,8 +90,8 @@ def test_before_the_baseline_ends_every_slot_has_something_to_do() -> None:
     """Each factor's first value, then the others, then two changes at once where single ones do not suffice."""
     first = in_slots(night(flat, runs=90), 40)
     sizes = [len(proposal.changed) for proposal in first]
-    assert len(first) == 41 and len({configuration_key(one.changed) for one in first[3:]}) == 38
-    assert sizes == [0] * 3 + [1] * 13 + [2] * 25
+    assert len(first) == 42 and len({configuration_key(one.changed) for one in first[3:]}) == 39
+    assert sizes == [0] * 3 + [1] * 13 + [2] * 26
     assert [next(iter(one.changed)) for one in first[3:9]] == list(SPACE)
     assert {next(iter(one.changed.values())) for one in first[3:9]} == {2.0, 128, "relu", True, 64}
 
@@ -378,3 +378,26 @@ def test_nothing_takes_the_runs_that_an_undecided_finalist_may_need() -> None:
                 assert len(other) <= max(0, free)
                 seen += 1
     assert seen > 20
+
+
+def test_slots_that_would_wait_are_lent_and_what_is_lent_moves_no_look() -> None:
+    """While the last runs choose the finalists and while these are confirmed, many slots go on exploring."""
+    one = night(one_gain(3.0), runs=120, slots=8, min_effect=0.5)
+    lent = 0
+    while one.step():
+        started = next((i for i, t in enumerate(one.trials) if t.phase == Phase.CONFIRM and t.changed), None)
+        if started is not None:
+            evidence = Evidence.of(one.study, one.history.trials)
+            before = Evidence.of(one.study, one.history.trials[: started + 1])
+            lent += any(trial.state == "pending" and trial.phase == Phase.REFINE for trial in one.trials)
+            assert evidence.look_noise.degrees <= before.exploration_noise.degrees + before.look_noise.degrees
+            assert evidence.look_noise == before.look_noise
+    assert lent > 0
+    assert len(one.trials) <= 120
+
+
+def test_a_small_budget_lends_nothing() -> None:
+    study = night(flat, slots=8).study
+    sizes = {runs: lent_size(study.model_copy(), runs) for runs in (20, 40, 120, 400)}
+    assert sizes[20] == sizes[40] == 0
+    assert 0 < sizes[120] < sizes[400]

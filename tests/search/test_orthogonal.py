@@ -10,8 +10,9 @@ import pytest
 
 from nightlab.configs.study import Factor, Scalar
 from nightlab.knowledge.records import Phase
+from nightlab.search.arrays import confounded_pairs, has_strength_two, mixed_array, two_level_array
 from nightlab.search.engine import propose
-from nightlab.search.orthogonal import array_plan, confounded_pairs, has_strength_two, main_effects, two_level_array
+from nightlab.search.orthogonal import array_plan, main_effects
 from tests.search.simulate import Night, make_study
 
 WIDTHS = [(4, k) for k in (2, 3)] + [(8, k) for k in range(3, 8)] + [(12, k) for k in range(8, 12)]
@@ -145,3 +146,67 @@ def test_rows_have_a_stable_name() -> None:
     assert all(len(variables) == 1 for variables in names.values())
     assert len(set.union(*names.values())) == len(names) > 3
     assert all(re.fullmatch(r"combine-(best|[1-7])", name) for variables in names.values() for name in variables)
+
+
+@pytest.mark.parametrize(
+    ("twos", "threes", "size"),
+    [(0, 2, 9), (0, 4, 9), (2, 2, 9), (1, 7, 18), (4, 4, 18), (0, 6, 18), (0, 8, 27), (0, 13, 27), (11, 4, 36)],
+)
+def test_mixed_arrays_start_at_the_baseline_and_mix_no_main_effects(twos: int, threes: int, size: int) -> None:
+    rows = mixed_array(twos, threes)
+    assert rows is not None
+    design = np.array(rows)
+    assert design.shape == (size, twos + threes)
+    assert (design.max(axis=0) == [1] * twos + [2] * threes).all()
+    assert not design[0].any()
+    held = [(column[:, None] == np.arange(1, column.max() + 1)).astype(float) for column in design.T]
+    centred = [one - one.mean(axis=0) for one in held]
+    assert all(np.abs(one.T @ other).max() < 1e-9 for one, other in combinations(centred, 2))
+    assert has_strength_two(design[:, twos:])
+
+
+def test_there_is_no_mixed_array_for_too_many_factors() -> None:
+    assert mixed_array(12, 12) is None
+    assert mixed_array(0, 14) is None
+
+
+def test_confounding_of_three_level_arrays_is_named() -> None:
+    """Two columns of L9 show every combination; of three, each is mixed up with the interaction of the others."""
+    two, three = mixed_array(0, 2), mixed_array(0, 3)
+    assert two and three
+    assert [confounded_pairs(two, column) for column in range(2)] == [[], []]
+    assert [confounded_pairs(three, column) for column in range(3)] == [[(1, 2)], [(0, 2)], [(0, 1)]]
+
+
+GAINS = {0: 0.0, 1: 1.0, 2: 1.1}
+
+
+def three_levels(runs: int) -> Night:
+    """Four factors, each with two values that are better than the baseline's and about as good as each other."""
+    names = [f"f{index}" for index in range(4)]
+    study = make_study(dict.fromkeys(names, "v0"), {n: Factor(levels=["v1", "v2"]) for n in names}, min_effect=0.05)
+
+    def response(parameters: object) -> float:
+        assert isinstance(parameters, dict)
+        return 10.0 - sum((1 + 0.1 * index) * GAINS[int(parameters[name][1])] for index, name in enumerate(names))
+
+    return Night(study, response, runs=runs, noise=0.05)
+
+
+def test_winners_with_a_second_good_level_are_combined_on_three() -> None:
+    night = three_levels(160)
+    history = night.run()
+    effects = main_effects(night.study, history)
+    assert {one.array for one in effects} == {"L9"}
+    assert len(effects) > len({one.factor for one in effects}) >= 3
+    for one in effects:
+        assert one.level in ("v1", "v2")
+        gain = (1 + 0.1 * int(one.factor[1:])) * GAINS[int(str(one.level)[1:])]
+        assert one.effect.delta == pytest.approx(gain, abs=5 * one.standard_error)
+    assert set(Counter((trial.number, trial.seed) for trial in history.trials).values()) == {1}
+    assert Phase.CONFIRM in {trial.phase for trial in history.trials if len(trial.changed) == 4}
+
+
+def test_a_small_budget_is_combined_on_two_levels_or_not_at_all() -> None:
+    night = three_levels(50)
+    assert {one.array for one in main_effects(night.study, night.run())} <= {"L4", "L8"}

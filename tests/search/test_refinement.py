@@ -8,7 +8,7 @@ import pytest
 
 from nightlab.configs.study import Scalar
 from nightlab.search.history import RankedFactor
-from nightlab.search.refinement import Choice, choose, recipe, repeat_due, trust, worth_trying
+from nightlab.search.refinement import Choice, Chooser, choose, recipe, repeat_due, trust, worth_trying
 from tests.search.landscapes import RANKED, Told, landscape_of
 
 BASELINE: list[Told] = [({}, 1.0), ({}, 1.1), ({}, 0.9)]
@@ -38,7 +38,8 @@ def test_without_priors_the_nearest_value_of_an_ordered_factor_comes_first() -> 
     landscape = landscape_of(BASELINE)
     axis = [one.factor.name for one in landscape.lattice.axes].index("lr")
     others = [place for place in range(5) if place != landscape.lattice.axes[axis].baseline]
-    (chosen,) = choose(landscape, [], 1, 0, alone=True, only=[(axis, place) for place in others])
+    chosen = Chooser(landscape, [], 0, alone=True).best([(axis, place) for place in others])
+    assert chosen
     assert landscape.lattice.changed(chosen.point) == {"lr": 2.0}
 
 
@@ -104,15 +105,21 @@ def test_moves_of_given_axes_only() -> None:
     landscape = landscape_of(BASELINE)
     axis = [one.factor.name for one in landscape.lattice.axes].index("decay")
     places = range(len(landscape.lattice.axes[axis].settings))
-    chosen = choose(
-        landscape,
-        [],
-        10,
-        0,
-        alone=True,
-        only=[(axis, place) for place in places if place != landscape.lattice.axes[axis].baseline],
-    )
-    assert {choice.moved for choice in chosen} == {(axis,)} and len(chosen) == 2
+    only = [(axis, place) for place in places if place != landscape.lattice.axes[axis].baseline]
+    chooser, chosen = Chooser(landscape, [], 0, alone=True), []
+    while (choice := chooser.best(only)) and choice.moved == (axis,):
+        chooser.take(choice)
+        chosen.append(choice)
+    assert len(chosen) == 2 and choice, "then the others"
+
+
+def test_where_many_are_in_flight_a_promising_one_is_still_found() -> None:
+    told: list[Told] = [*BASELINE, ({"lr": 2.0}, 0.3), ({"ema": True}, 0.8)]
+    landscape = landscape_of(told)
+    flying = [choice.point for choice in choose(landscape, [], 40, 0, alone=False)]
+    few = Chooser(landscape, flying, 0, alone=False).best()
+    many = Chooser(landscape, flying, 0, alone=False, most=100).best()
+    assert few and many and few.point == many.point
 
 
 def test_what_is_forbidden_is_never_chosen() -> None:

@@ -32,6 +32,10 @@ from tests.torture.boundaries import BOUNDARIES, HAPPENINGS, Boundary
 __all__ = ["Fault", "Tripwire", "hold_jobs_at", "install", "load_everything"]
 
 
+TRAINING_ONLY = ("torch", "transformers")
+"""Libraries that no lab loads: what needs them runs inside a training job."""
+
+
 class Fault(NamedTuple):
     """Where a lab is to die."""
 
@@ -145,7 +149,11 @@ def load_everything() -> None:
 
     for found in pkgutil.walk_packages(nightlab.__path__, "nightlab."):
         if not found.name.endswith("__main__") and ".examples." not in found.name:
-            importlib.import_module(found.name)
+            try:
+                importlib.import_module(found.name)
+            except ModuleNotFoundError as error:
+                if error.name not in TRAINING_ONLY:
+                    raise
     # Both are kept for the life of a process.
     load_catalog()
     load_signatures()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["BOUNDARIES", "PRUNING", "Boundary"]
+__all__ = ["BOUNDARIES", "PRUNING", "STRESS", "Boundary"]
 
 
 class Boundary(NamedTuple):
@@ -76,6 +76,14 @@ PRUNING: dict[str, Boundary] = {
     "curve kept": Boundary("nightlab.agents.pruning:keep_curve"),
 }
 """Passed only in nights in which a run falls behind (tests/graph/test_pruning.py)."""
+
+STRESS: dict[str, Boundary] = {
+    "stress planned": Boundary("nightlab.agents.stress:plan_checks"),
+    "stress submitted": Boundary("nightlab.agents.stress:_submit"),
+    "stress recorded": Boundary("nightlab.agents.stress:_record_submission"),
+    "stress collected": Boundary("nightlab.agents.stress:_collect"),
+}
+"""Passed only in nights whose winner goes through stress checks (tests/graph/test_stress.py)."""
 
 HAPPENINGS: dict[str, Boundary] = {
     # a job that stands still

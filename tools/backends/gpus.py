@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-__all__ = ["Gpu", "busy_share", "gpus_now"]
+__all__ = ["Gpu", "busy_share", "gpu_memory_bytes", "gpus_now"]
 
 LIBRARY = "pynvml"
 """Of the distribution `nvidia-ml-py` (`pip install "nightlab[gpu]"`)."""
@@ -41,6 +41,21 @@ def gpus_now() -> list[Gpu]:
             with suppress(library.NVMLError):
                 found.append(_gpu(library, index))
     return found
+
+
+def gpu_memory_bytes(assigned: Collection[int | str]) -> int | None:
+    """Memory of the smallest of the GPUs in `assigned` (indexes or UUIDs), of all where none is; None without NVML."""
+    library, sizes = _library(), []
+    if library is None:
+        return None
+    with suppress(library.NVMLError):
+        for index in range(library.nvmlDeviceGetCount()):
+            with suppress(library.NVMLError):
+                handle = library.nvmlDeviceGetHandleByIndex(index)
+                gpu = Gpu(index, _uuid(library, handle), 0.0)
+                if not assigned or any(_names(gpu, name) for name in assigned):
+                    sizes.append(int(library.nvmlDeviceGetMemoryInfo(handle).total))
+    return min(sizes, default=None)
 
 
 def busy_share(gpus: Collection[Gpu], pids: Collection[int], assigned: Collection[int | str]) -> float | None:
@@ -81,8 +96,12 @@ def _library() -> Any:
 def _gpu(library: Any, index: int) -> Gpu:
     handle = library.nvmlDeviceGetHandleByIndex(index)
     share = library.nvmlDeviceGetUtilizationRates(handle).gpu / 100
-    uuid = library.nvmlDeviceGetUUID(handle)
     pids: frozenset[int] = frozenset()
     with suppress(library.NVMLError):
         pids = frozenset(process.pid for process in library.nvmlDeviceGetComputeRunningProcesses(handle))
-    return Gpu(index, uuid if isinstance(uuid, str) else uuid.decode(), share, pids)
+    return Gpu(index, _uuid(library, handle), share, pids)
+
+
+def _uuid(library: Any, handle: Any) -> str:
+    uuid = library.nvmlDeviceGetUUID(handle)
+    return uuid if isinstance(uuid, str) else str(uuid.decode())

@@ -25,6 +25,8 @@ class NextStep(StrEnum):
     """The same again, as a new attempt."""
     RETRY_CHANGED = "retry_changed"
     """Again with what `changed_retry` gives; where it gives nothing, give up."""
+    REPAIR = "repair"
+    """A model is asked for a fix of the code idea that failed; then again, or given up."""
     GIVE_UP = "give_up"
     """The run has failed for good."""
     ASK = "ask"

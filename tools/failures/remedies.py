@@ -36,7 +36,7 @@ _ACCUMULATION = (
     "grad_accum",
     "gas",
 )
-_TOTAL = ("total_batch_size", "global_batch_size", "effective_batch_size", "train_batch_size")
+_TOTAL = ("effective_batch", "total_batch_size", "global_batch_size", "effective_batch_size", "train_batch_size")
 
 SMALLER_BATCH = frozenset({"cuda_oom", "cublas", "exit_137", "host_oom_kill", "k8s_oomkilled"})
 """Signatures that a smaller per-device batch may cure; it can be made smaller more than once."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from nightlab.configs.study import Scalar
 
-__all__ = ["Launch", "Launcher"]
+__all__ = ["Exports", "Launch", "Launcher"]
 
 
 @dataclass(frozen=True)
@@ -34,4 +34,13 @@ class Launcher(Protocol):
 
     def read_back(self, tree: Path) -> dict[str, Scalar] | None:
         """The parameters as the files in `tree` state them, for review; None when they stand in no file."""
+        ...
+
+
+@runtime_checkable
+class Exports(Protocol):
+    """A launcher that knows how weights become a model of their own."""
+
+    def export_command(self, parameters: Mapping[str, Scalar], *, tree: Path, weights: Path) -> str | None:
+        """The command for a shell; None where the weights are a whole model already. Raises LauncherError."""
         ...

@@ -19,6 +19,7 @@ from pathlib import Path
 from nightlab.configs.study import Scalar, Study
 from nightlab.errors import LauncherError
 from nightlab.tools.launchers.base import Launch
+from nightlab.tools.launchers.distributed import in_processes
 from nightlab.tools.launchers.parameter_file import read_parameters, render_parameters
 
 __all__ = ["ScriptLauncher"]
@@ -67,7 +68,8 @@ class ScriptLauncher:
         places = self._places(seed, tree, output)
         if self.study.launcher.parameters.via == "template":
             self._refuse_unused_changes(words, parameters)
-        command = tuple(_filled(word, places, parameters) for word in words)
+        filled = [_filled(word, places, parameters) for word in words]
+        command = tuple(in_processes(self.study, filled, tree=tree, output=output))
         env = self._environment(parameters, places)
         for text in (*command, *env.values()):
             if "\0" in text:

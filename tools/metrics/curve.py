@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
-__all__ = ["LossTail", "read_losses"]
+__all__ = ["LossTail", "all_losses", "read_losses"]
 
 _LOSS = re.compile(
     r"""(?<![\w/.])["']?(?:train[_/. ]?)?loss["']?\s*[:=]\s*["']?"""
@@ -18,25 +20,36 @@ LONGEST_LINE = 4096
 LONGEST_READ = 1 << 20
 
 
+# What only reinforcement learning reports. Its loss is near zero or below by construction and says nothing of learning.
+_REWARDED = re.compile(rb"""["'](?:reward|reward_std|frac_reward_zero_std|rewards/[^"']{1,100}/mean)["']\s*:""")
+
+
 def _loss_in(line: bytes) -> float | None:
+    """The loss that a line states; of a line of reinforcement learning only one that is not finite."""
+    if b"loss" not in line.lower():
+        return None
     match = _LOSS.search(line.decode("utf-8", "replace"))
-    return float(match.group(1)) if match else None
+    loss = float(match.group(1)) if match else None
+    return None if loss is not None and math.isfinite(loss) and _REWARDED.search(line) else loss
 
 
-def read_losses(log: Path, *, limit: int = 10_000) -> tuple[float, ...]:
-    """Finite values of `loss`, `train_loss` and the like in order of appearance, at most `limit` of them.
+def all_losses(log: Path) -> Iterator[float]:
+    """Every value of `loss`, `train_loss` and the like in order of appearance, nan and infinite ones included.
 
     An absent file gives none; lines longer than 4 KiB are cut, so memory stays flat.
     """
-    values: list[float] = []
     if not log.exists():
-        return ()
+        return
     with log.open("rb") as lines:
-        while len(values) < limit and (line := lines.readline(LONGEST_LINE)):
-            value = _loss_in(line)
-            if value is not None and math.isfinite(value):
-                values.append(value)
-    return tuple(values)
+        while line := lines.readline(LONGEST_LINE):
+            for part in re.split(rb"\r(?!\n)", line):
+                if (value := _loss_in(part)) is not None:
+                    yield value
+
+
+def read_losses(log: Path, *, limit: int = 10_000) -> tuple[float, ...]:
+    """The first `limit` finite values of `all_losses`."""
+    return tuple(islice((value for value in all_losses(log) if math.isfinite(value)), limit))
 
 
 @dataclass

@@ -29,6 +29,7 @@ from pathlib import Path
 from nightlab.errors import MetricError
 from nightlab.tools.metrics.numbers import excerpt, is_missing_value, looks_like_number, parse_number
 from nightlab.tools.metrics.picks import Outcome
+from nightlab.tools.metrics.steps import AtStep, step_in
 from nightlab.tools.metrics.stream import search_word, text_lines
 
 __all__ = ["Statement", "line_outcomes", "statements"]
@@ -83,23 +84,26 @@ class Statement:
             return error
 
 
-def line_outcomes(path: Path, name: str) -> Iterator[Outcome]:
-    """Every value stated for `name`, in the order of the file.
+def line_outcomes(path: Path, name: str, at: AtStep | None = None) -> Iterator[Outcome]:
+    """Every value stated for `name`, in the order of the file; with `at` only in lines that state this step.
 
     Raises OSError, and MetricError with cause `metric-absent` (naming a look-alike) or `metric-ambiguous` (rule 7).
     """
     pattern = _pattern(name)
     scopes: set[str | None] = set()
     look_alike = None
+    found = False
     for line in text_lines(path, containing=search_word(name)):
         for statement in _scan(line, pattern):
             if statement is None:
                 look_alike = look_alike or line
-            else:
+                continue
+            found = True
+            if at is None or at.takes(step_in(line, AtStep.names)):
                 scopes.add(statement.scope)
                 yield statement.outcome()
     if not scopes:
-        raise _absent(name, look_alike)
+        raise MetricError(at.absence(name), cause="metric-absent") if at and found else _absent(name, look_alike)
     if len(scopes) > 1 and not _SPLIT_PART.search(name):
         named = ", ".join(sorted(f"{scope} {name}" if scope else name for scope in scopes))
         raise MetricError(

@@ -13,6 +13,7 @@ from pathlib import Path
 from nightlab.errors import MetricError
 from nightlab.tools.metrics.numbers import excerpt, parse_number
 from nightlab.tools.metrics.picks import Outcome
+from nightlab.tools.metrics.steps import AtStep, number_of, step_in
 from nightlab.tools.metrics.stream import text_lines
 
 __all__ = ["pattern_outcomes"]
@@ -25,9 +26,10 @@ _WHOLE_NUMBER = re.compile(
 _NEIGHBOURHOOD_CHARACTERS = 64
 
 
-def pattern_outcomes(path: Path, pattern: str) -> Iterator[Outcome]:
-    """What the group `value`, else the first group, captures in each match.
+def pattern_outcomes(path: Path, pattern: str, at: AtStep | None = None) -> Iterator[Outcome]:
+    """What the group `value`, else the first group, captures in each match; with `at` only at this step.
 
+    The step is what a group `step` captures, else what the line states.
     Raises OSError, and MetricError with cause `metric-absent`.
     """
     compiled = re.compile(pattern)
@@ -35,11 +37,17 @@ def pattern_outcomes(path: Path, pattern: str) -> Iterator[Outcome]:
     found = False
     for line in text_lines(path):
         for match in compiled.finditer(line):
-            if match[group] is not None:
+            if match[group] is not None and (at is None or at.takes(_step(match))):
                 found = True
                 yield _outcome(match, group)
     if not found:
-        raise MetricError(f"no line matches the pattern {excerpt(pattern)}", cause="metric-absent")
+        absent = at.absence(f"match of {excerpt(pattern)}") if at else f"no line matches the pattern {excerpt(pattern)}"
+        raise MetricError(absent, cause="metric-absent")
+
+
+def _step(match: re.Match[str]) -> float | None:
+    groups = match.groupdict()
+    return number_of(groups["step"]) if "step" in groups else step_in(match.string, AtStep.names)
 
 
 def _outcome(match: re.Match[str], group: int | str) -> Outcome:

@@ -10,29 +10,60 @@ import csv
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nightlab.configs.study import MetricSource
+from nightlab.configs.metric_source import MetricSource
 from nightlab.errors import MetricError
+from nightlab.tools.metrics.base import RunFiles
 from nightlab.tools.metrics.files import values_at
 from nightlab.tools.metrics.lines import statements
-from nightlab.tools.metrics.numbers import parse_number
+from nightlab.tools.metrics.records import records_in
+from nightlab.tools.metrics.roll import roll_values
+from nightlab.tools.metrics.steps import STEP_NAMES, number_of, step_in
 from nightlab.tools.metrics.stream import clean
+from nightlab.tools.metrics.trainer import LOG, LOG_NAMES, LOG_STEPS, trainer_folder
 
-__all__ = ["SeriesTail", "StepValue"]
+__all__ = ["SeriesTail", "StepValue", "tails_of"]
 
 StepValue = tuple[float, float]
 """Step and value; the value may be nan."""
 
-STEP_NAMES = ("step", "global_step", "iteration", "iter", "epoch", "_step")
-"""In the order they are believed."""
 CSV_DELIMITERS = (",", "\t", ";", "|")
 LONGEST_READ = 1 << 20
 LONGEST_LINE = 1 << 14
 MOST_POINTS = 2000
 """More are thinned out to every second one."""
+
+
+def tails_of(files: RunFiles, metric: str, source: MetricSource, step: str | None = None) -> list[SeriesTail]:
+    """The files in which a running job may report a metric, the first to be believed.
+
+    `step` names the step; None: one of the usual names.
+    """
+    if source.kind == "trainer":
+        return _tails_of_trainer(files, metric, source, step)
+    if source.path is None:
+        paths = [files.stdout, files.stderr]
+    else:
+        paths = [files.worktree / source.path.replace("{output_dir}", str(files.output))]
+    return [SeriesTail(path, source, metric, step) for path in paths]
+
+
+def _tails_of_trainer(files: RunFiles, metric: str, source: MetricSource, step: str | None) -> list[SeriesTail]:
+    """LLaMA-Factory's log, which counts steps; else what the trainer prints, which counts epochs."""
+
+    def log_path() -> Path:
+        try:
+            return trainer_folder(files, source) / LOG
+        except MetricError:
+            return files.output / LOG
+
+    streams = [SeriesTail(path, source, metric, step) for path in (files.stdout, files.stderr)]
+    key = source.key or metric
+    log = MetricSource(kind="jsonl", key=LOG_NAMES.get(key, key))
+    return [SeriesTail(log_path(), log, metric, step or LOG_STEPS[0], find=log_path), *streams]
 
 
 @dataclass
@@ -48,6 +79,8 @@ class SeriesTail:
     offset: int = 0
     columns: tuple[int, int, str] | None = None
     """Of a CSV file: place of the step, place of the metric, delimiter."""
+    find: Callable[[], Path] | None = None
+    """Where the file is now, for one whose folder the job itself makes."""
 
     def read(self) -> list[StepValue]:
         """All points, with what is new since the last call; of a long stretch at most the last MiB is read."""
@@ -67,6 +100,7 @@ class SeriesTail:
             self.points[:] = [*self.points[:-1:2], self.points[-1]]
 
     def _new_lines(self) -> Iterator[str]:
+        self.path = self.find() if self.find else self.path
         size = self.path.stat().st_size if self.path.is_file() else 0
         if size <= self.offset:
             return
@@ -94,15 +128,23 @@ class SeriesTail:
         match self.source.kind:
             case "lines":
                 found = [statement.text for statement in statements(line, self._key)]
-                yield from _paired(_step_in(line, self._step_names), found)
+                yield from _paired(step_in(line, self._step_names), found)
             case "regex":
                 match = re.search(self.source.pattern or "", line)
                 groups = match.groupdict() if match else {}
                 if match is not None:
-                    step = _number(groups.get("step")) if "step" in groups else _step_in(line, self._step_names)
+                    step = number_of(groups.get("step")) if "step" in groups else step_in(line, self._step_names)
                     yield from _paired(step, [match[("value" if "value" in groups else 1)]])
             case "jsonl":
                 yield from self._in_object(line)
+            case "trainer":
+                for record in records_in(line):
+                    if self._key in record.values and record.source in ("", "rank 0"):
+                        steps = [record.values[name] for name in self._step_names if name in record.values]
+                        yield from _paired(number_of(steps[0]) if steps else None, [record.values[self._key]])
+            case "roll":
+                for step, value in roll_values(line, self._key):
+                    yield from _paired(step, [value])
             case "csv":
                 yield from self._in_row(line)
             case "json":
@@ -117,7 +159,7 @@ class SeriesTail:
         except (ValueError, RecursionError):
             return
         steps = [value for name in self._step_names for value in values_at(node, name)]
-        yield from _paired(_number(steps[0]) if steps else None, list(values_at(node, self._key)))
+        yield from _paired(number_of(steps[0]) if steps else None, list(values_at(node, self._key)))
 
     def _header(self, line: bytes) -> tuple[int, int, str] | None:
         text = clean(line.decode("utf-8", errors="replace"))
@@ -134,32 +176,13 @@ class SeriesTail:
         step, value, delimiter = self.columns
         cells = next(csv.reader([line], delimiter=delimiter), [])
         if len(cells) > max(step, value):
-            yield from _paired(_number(cells[step]), [cells[value]])
-
-
-def _step_in(line: str, names: tuple[str, ...]) -> float | None:
-    """The step that a line states: `step 120`, `step: 120/1000`, `[iter=7]`."""
-    for name in names:
-        pattern = rf"(?<![\w./-]){re.escape(name)}(?!\w)[\"']?\s*[:=#]?\s*(\d[\d,_]*(?:\.\d+)?)(?![\w%])"
-        if match := re.search(pattern, line, re.IGNORECASE):
-            return float(match[1].replace(",", "").replace("_", ""))
-    return None
+            yield from _paired(number_of(cells[step]), [cells[value]])
 
 
 def _paired(step: float | None, values: list[object] | list[str]) -> Iterator[StepValue]:
     """The last of the values, if there is a step and it is a number or none any more (nan)."""
     if step is None or not math.isfinite(step) or not values:
         return
-    value = _number(values[-1])
+    value = number_of(values[-1])
     if value is not None:
         yield step, value
-
-
-def _number(value: object) -> float | None:
-    """A finite number, nan for what is printed in its place, None for anything else."""
-    if value is None or isinstance(value, bool | dict | list):
-        return None
-    try:
-        return parse_number(value if isinstance(value, str) else repr(value))
-    except MetricError as error:
-        return math.nan if error.cause == "metric-not-finite" else None

@@ -17,9 +17,13 @@ import typer
 
 from nightlab.cli.asking import register as register_asking
 from nightlab.cli.catalog import register as register_catalog
+from nightlab.cli.data import register as register_data
+from nightlab.cli.distilling import register as register_distilling
 from nightlab.cli.reading import register as register_reading
 from nightlab.cli.recovering import register as register_recovering
 from nightlab.cli.running import register as register_running
+from nightlab.cli.scoring import register as register_scoring
+from nightlab.cli.stress import register as register_stress
 from nightlab.cli.upkeep import register as register_upkeep
 from nightlab.errors import NightlabError
 
@@ -59,6 +63,10 @@ register_asking(app)
 register_upkeep(app)
 register_recovering(app)
 register_catalog(app)
+register_data(app)
+register_scoring(app)
+register_stress(app)
+register_distilling(app)
 
 
 PLAIN = {"−": "-", "–": "-", "…": "...", "→": "->", "±": "+-", "·": "-", "≤": "<=", "≥": ">=", "×": "x"}

@@ -60,6 +60,7 @@ def opened(file: Path, *, to_read: bool = False) -> Iterator[tuple[Ledger, Study
 
     `to_read`: nothing is written, so that it works on a full disk.
     """
+    from nightlab.agents.code_space import study_of
     from nightlab.configs.loading import load_study
     from nightlab.errors import ConfigError, Fault
     from nightlab.graph.opening import locate
@@ -75,7 +76,7 @@ def opened(file: Path, *, to_read: bool = False) -> Iterator[tuple[Ledger, Study
     with carrying(place.redactor), place.read_ledger() if to_read else place.open_ledger() as ledger:
         if not ledger.has_study():
             raise ConfigError(fault)
-        yield ledger, ledger.study_row().study, place
+        yield ledger, study_of(ledger), place
 
 
 def experiment_of(ledger: Ledger, number: int, file: Path) -> Experiment:

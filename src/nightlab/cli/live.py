@@ -14,6 +14,7 @@ from rich.console import RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from nightlab.agents.code_space import study_of
 from nightlab.agents.context import Lab
 from nightlab.cli.common import command, console, short
 from nightlab.cli.panel import answer_command, event_line, render
@@ -144,7 +145,7 @@ def _closing(outcome: Outcome, file: Path) -> int:
     """The last lines: how it ended, what was won, where everything lies."""
     paths = outcome.place.paths
     with Ledger.open(paths.ledger) as ledger:
-        report = load_report(ledger, ledger.study_row().study, paths)
+        report = load_report(ledger, study_of(ledger), paths)
         questions = ledger.questions(open_only=True)
         running = len(ledger.jobs(states=(JobState.RUNNING,)))
     out = console()

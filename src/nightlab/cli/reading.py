@@ -24,9 +24,11 @@ from nightlab.cli.common import (
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from nightlab.agents.code_space import Code
     from nightlab.configs.study import Study
     from nightlab.graph.opening import Place
     from nightlab.knowledge.ledger import Ledger
+    from nightlab.knowledge.records import Experiment
     from nightlab.report.model import StudyReport
     from nightlab.status import Snapshot
     from nightlab.tools.redaction import Redactor
@@ -167,8 +169,20 @@ def show(number: Number, study: StudyOption = DEFAULT, json: JsonOption = False)
         several = len(experiment.changed) > 1
         move = move_of(declared, history_of(ledger), number, experiment.variable) if several else None
         entries = [(run, jobs.get(run.key), observations.get(run.key)) for run in runs]
-        typer.echo(describe(declared, experiment, entries, verdict, move=move))
+        typer.echo(describe(declared, experiment, entries, verdict, move=move, code=_code(ledger, place, experiment)))
         typer.echo(f"State: {experiment.state}. Logs: {short(place.paths.experiment_logs(number))}")
+
+
+def _code(ledger: Ledger, place: Place, experiment: Experiment) -> Code:
+    """What it changes in the code; nothing where its ideas cannot be applied, as its failed run says."""
+    from nightlab.agents.code_space import Code, accepted, code_of
+    from nightlab.errors import PatchError
+    from nightlab.worktrees.git import Git
+
+    try:
+        return code_of(Git(place.root), experiment, accepted(ledger))
+    except PatchError:
+        return Code()
 
 
 def logs(
@@ -239,15 +253,52 @@ def _own_files() -> tuple[str, ...]:
     return EXPERIMENT, CONFIGURATION, CARD
 
 
-def report(study: StudyOption = DEFAULT) -> None:
+def ideas(study: StudyOption = DEFAULT, json: JsonOption = False) -> None:
+    """Changes to the code that a model proposed."""
+    from nightlab.report.ideas import told_of
+    from nightlab.report.load import load_report
+
+    with opened(study, to_read=True) as (ledger, declared, place):
+        if json:
+            print_json([idea.model_dump(mode="json", exclude={"asked"}) for idea in ledger.ideas()])
+            return
+        report = load_report(ledger, declared, place.paths)
+    if not report.ideas:
+        typer.echo("None yet. Which files a language model may change stands under `code` in the study file.")
+        return
+    out = console()
+    out.print(_idea_table(report))
+    for line in told_of(report.ideas):
+        out.print(line)
+
+
+def _idea_table(report: StudyReport) -> Table:
+    from rich.table import Table
+
+    from nightlab.report.wording import Wording
+
+    words = Wording(report.metric, report.noise)
+    table = Table(box=None, pad_edge=False)
+    for name in ("idea", "changes", "lines", "state", "verdict", "effect"):
+        table.add_column(name, overflow="fold")
+    for idea in report.ideas:
+        effect = words.change(idea.effect) if idea.effect else ""
+        table.add_row(idea.name, idea.title, idea.size, idea.state.value, idea.gain or idea.verdict, effect)
+    return table
+
+
+def report(
+    study: StudyOption = DEFAULT,
+    tsv: Annotated[bool, typer.Option("--tsv", help="Write results.tsv too: autoresearch's five columns.")] = False,
+) -> None:
     """Write report and table anew, and name them."""
     from nightlab.report.write import write_files
 
     with opened(study) as (ledger, declared, place):
-        for path in write_files(ledger, declared, place.paths, place.redactor):
+        for path in write_files(ledger, declared, place.paths, place.redactor, tsv=tsv):
             typer.echo(short(path))
 
 
 def register(app: typer.Typer) -> None:
-    for function in (status, results, show, logs, diff, report):
+    for function in (status, results, show, logs, diff, ideas, report):
         app.command()(function)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -22,17 +23,38 @@ def init(
     name: Annotated[str, typer.Option(help="Name of the study (default: the folder's).", metavar="NAME")] = "",
     training: Annotated[str, typer.Option("--command", help="The training command.", metavar="COMMAND")] = "",
     template: Annotated[
-        str, typer.Option(help="script (flags or a settings file) or karpathy (constants).", metavar="KIND")
+        str, typer.Option(help="What to start from; --list tells what there is.", metavar="KIND")
     ] = "script",
+    templates: Annotated[bool, typer.Option("--list", help="List the templates and write nothing.")] = False,
 ) -> None:
     """Write a commented study file to start from."""
-    from nightlab.configs.init import write_template
+    from nightlab.configs.init import TEMPLATES, write_template
     from nightlab.worktrees.names import slug
 
+    if templates:
+        width = max(map(len, TEMPLATES))
+        typer.echo("\n".join(f"{kind:{width}}  {purpose}" for kind, purpose in TEMPLATES.items()))
+        return
     folder = (file if file.is_dir() else file.parent).resolve()
     study = name or slug(folder.name)[:40].strip("-")
     written = write_template(file, kind=template, name=study, command=training or None)
+    for note in _notes(written.resolve().parent) if template == "karpathy" else ():
+        typer.echo(f"note: {note}", err=True)
     typer.echo(f"Wrote {short(written)}. Edit the lines marked CHANGE, then: {command('check', written)}")
+
+
+def _notes(folder: Path) -> list[str]:
+    """What such a repository, this machine and this shell lack for a night."""
+    from shutil import which
+
+    from nightlab.configs.autoresearch import read_autoresearch
+
+    notes = read_autoresearch(folder).notes
+    if which("nvidia-smi") is None:
+        notes.append("no GPU was found on this machine; where there is none, write gpus: [] under backend")
+    if not os.environ.get("NIGHTLAB_MODEL"):
+        notes.append("NIGHTLAB_MODEL is not set: name a language model before `nightlab check`, or write kind: rules")
+    return notes
 
 
 def check(file: FileArgument = DEFAULT, snapshot: SnapshotOption = False) -> None:

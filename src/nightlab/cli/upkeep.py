@@ -25,6 +25,7 @@ def stop(
     The next `nightlab run` takes them over, or ends them with --kill-jobs.
     """
     from nightlab.knowledge.records import JobState
+    from nightlab.knowledge.stress import StressState
     from nightlab.report.numbers import count
     from nightlab.tools.backends.local import LocalBackend
     from nightlab.upkeep import end_jobs
@@ -32,6 +33,7 @@ def stop(
     with opened(study) as (ledger, declared, place):
         _stop_lab(place.paths)
         jobs = {job.key: Path(job.directory) for job in ledger.jobs(states=(JobState.RUNNING,))}
+        jobs |= {one.key: Path(one.directory) for one in ledger.stresses(states=(StressState.RUNNING,))}
         backend = LocalBackend(declared.backend)
         running = sum(status.state is JobState.RUNNING for status in backend.poll(jobs).values())
     if kill_jobs:

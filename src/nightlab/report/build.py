@@ -7,8 +7,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from nightlab.configs.study import Guardrail, Study
-from nightlab.knowledge.records import Effect, Experiment, Job, Observation, Run, RunState, Verdict
+from nightlab.knowledge.records import Effect, Experiment, Idea, Job, Observation, Run, RunState, Verdict
 from nightlab.report.advice import advise
+from nightlab.report.front import front_of
+from nightlab.report.ideas import idea_rows
 from nightlab.report.model import (
     EffectRow,
     ExperimentRow,
@@ -44,6 +46,7 @@ INFLUENCES: dict[str, Influence] = {
     "without effect": "no effect",
     "no worthwhile gain": "no effect",
     "worse": "hurt",
+    "questioned by review": "unknown",
     "unknown": "unknown",
 }
 """What the search says of a level or a factor → how it is drawn and grouped."""
@@ -57,6 +60,7 @@ CAUSES = {
     "metric-unreadable": "the metric's source could not be read",
     "lost": "the job vanished without a result (the machine or its runner was killed)",
     "out-of-memory": "the run needed more memory than there was",
+    "patch": "the code ideas of the configuration could not be applied together",
 }
 EXAMPLE_CHARACTERS = 200
 IDLE = "in the winner, without effect"
@@ -90,6 +94,7 @@ def build_report(
     stop_reason: str = "",
     versions: Mapping[str, str] | None = None,
     usage: Usage | None = None,
+    ideas: Sequence[Idea] = (),
 ) -> StudyReport:
     """The report of a study at any moment of it: before the first run, in the middle, at the end.
 
@@ -99,12 +104,12 @@ def build_report(
     objective = study.objective
     metric = Metric(objective.metric, objective.unit, study.maximize, objective.min_effect)
     steps = {number: _step(study, move) for number, move in (moves or {}).items()}
-    built = build_rows(study, experiments, runs, jobs, observations, verdicts)
+    built = build_rows(study, experiments, runs, jobs, observations, verdicts, ideas)
     rows = tuple(replace(row, step=steps.get(row.number)) for row in built)
     baseline = next((row for row in rows if row.is_baseline), None)
     wording = Wording(metric, measure_noise(baseline))
     found = list(factor_effects)
-    winners = choose_winners(rows)
+    winners = choose_winners(rows, metric.min_effect)
     winner = winners[0] if winners else None
     candidate = None if winner else choose_candidate(rows)
     failures = _failures(runs)
@@ -141,6 +146,8 @@ def build_report(
         spend=_spend(study, jobs, usage or _usage(study, runs, jobs, started_at, now), timeline, started_at),
         setup=_setup(study, experiments, runs, dict(versions or {})),
         events=tuple(events),
+        ideas=idea_rows(ideas, found, rows, winner, metric.min_effect),
+        front=front_of(study, rows, runs, observations),
     )
     return replace(report, advice=advise(study, report))
 
@@ -300,10 +307,9 @@ def _forecast(line: BudgetLine, words: Callable[[float], str]) -> str:
 
 
 def _setup(study: Study, experiments: Sequence[Experiment], runs: Sequence[Run], versions: dict[str, str]) -> Setup:
-    command = study.launcher.command
     return Setup(
         base_commit=experiments[0].base_commit if experiments else "",
-        command=command if isinstance(command, str) else " ".join(command),
+        command=study.launcher.shown,
         slots=study.backend.slots,
         locked=("base model", *study.locked),
         frozen=tuple(study.frozen),

@@ -16,7 +16,7 @@ from nightlab.report.numbers import count, duration, percent
 from nightlab.report.timeline import group_by_slot
 from nightlab.report.wording import INFLUENCE_MARKS, Wording
 
-__all__ = ["ROWS_SHOWN", "draw_effects", "draw_main_effects", "draw_progress", "draw_timeline"]
+__all__ = ["ROWS_SHOWN", "draw_effects", "draw_front", "draw_main_effects", "draw_progress", "draw_timeline"]
 
 ROWS_SHOWN = 40
 NARROW_INCHES = 6.0
@@ -70,6 +70,24 @@ def draw_main_effects(report: StudyReport, width_inches: float) -> str | None:
     """Forest plot of the array's main effects as SVG; None without an array."""
     rows = sorted(report.main_effects, key=lambda row: row.effect.delta)
     return _draw_forest(report, rows, width_inches, "main-effects")
+
+
+def draw_front(report: StudyReport, width_inches: float) -> str | None:
+    """The Pareto front over the objective and the first other metric as SVG; None below two experiments on it."""
+    front = report.front
+    if front is None or len(front.rows) < 2:
+        return None
+    with blank_figure(width_inches, 2.8) as (figure, axes):
+        axes.margins(x=0.08, y=0.12)
+        axes.plot(*zip(*(row.means[:2] for row in front.rows), strict=True), "o", color=WON, markersize=6)
+        for row in front.rows:
+            axes.annotate(
+                f"{row.number:02d}", (row.means[0], row.means[1]), xytext=(5, 4), textcoords="offset points", fontsize=8
+            )
+        axes.set_xlabel(f"{front.metrics[0]} · {front.ways[0]}")
+        axes.set_ylabel(f"{front.metrics[1]} · {front.ways[1]}")
+        words = "; ".join(f"experiment {row.number:02d}: {', '.join(row.cells)}" for row in front.rows)
+        return to_svg(figure, f"front-{_size(width_inches)}", f"Pareto front of {', '.join(front.metrics)}. {words}")
 
 
 def draw_timeline(report: StudyReport, width_inches: float) -> str | None:

@@ -31,20 +31,33 @@ def write_csv(report: StudyReport, path: Path, redact: Callable[[str], str] = st
     write_atomically(path, redact(buffer.getvalue()))
 
 
-def write_tsv(report: StudyReport, path: Path) -> None:
-    """Commit, metric, peak memory in GB, status (keep, discard, crash), description; tabs, one row an experiment."""
+def write_tsv(report: StudyReport, path: Path, redact: Callable[[str], str] = str) -> None:
+    """Commit, metric, peak memory in GB, status (keep, discard, crash), description; tabs, one row an experiment.
+
+    As in autoresearch: a crash has zeros; memory is the GPU's where the runs tell it (`peak_vram_mb`), else the
+    processes'. An experiment that was never run has no row.
+    """
     lines = [["commit", report.metric.name, "memory_gb", "status", "description"]]
     for row in report.experiments:
-        value = "" if row.mean is None else f"{row.mean:.6f}"
-        memory = "" if row.peak_memory_bytes is None else f"{row.peak_memory_bytes / 1e9:.1f}"
-        lines.append([(row.commit or "")[:7], value, memory, _status(row), row.title])
+        if row.mean is None and not row.failed_runs:
+            continue
+        value = 0.0 if row.mean is None else row.mean
+        lines.append([(row.commit or "")[:7], f"{value:.6f}", f"{_memory_gb(row):.1f}", _status(row), row.title])
     text = "".join("\t".join(" ".join(cell.split()) for cell in line) + "\n" for line in lines)
-    write_atomically(path, text)
+    write_atomically(path, redact(text))
+
+
+def _memory_gb(row: ExperimentRow) -> float:
+    if row.mean is None:
+        return 0.0
+    if (megabytes := row.guardrails.get("peak_vram_mb")) is not None:
+        return megabytes / 1024
+    return (row.peak_memory_bytes or 0) / 1e9
 
 
 def _status(row: ExperimentRow) -> str:
     if row.mean is None:
-        return "crash" if row.failed_runs else "discard"
+        return "crash"
     return "keep" if row.is_baseline or row.verdict is VerdictKind.KEEP else "discard"
 
 

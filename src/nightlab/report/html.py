@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nightlab.configs.files import write_atomically
-from nightlab.report.charts import ROWS_SHOWN, draw_effects, draw_main_effects, draw_progress, draw_timeline
+from nightlab.report.charts import ROWS_SHOWN, draw_effects, draw_front, draw_main_effects, draw_progress, draw_timeline
 from nightlab.report.markdown import CONTROL
 from nightlab.report.model import StudyReport
 from nightlab.report.view import template_values
@@ -21,6 +21,7 @@ CHARTS = {
     "progress": draw_progress,
     "effects": draw_effects,
     "main_effects": draw_main_effects,
+    "front": draw_front,
     "timeline": draw_timeline,
 }
 

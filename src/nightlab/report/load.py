@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import replace
 from typing import Literal
 
 import nightlab
 from nightlab.agents.history import history_of
+from nightlab.agents.llm import FALLBACK
+from nightlab.agents.opinions import QUESTIONED, questioned_ideas
 from nightlab.agents.spending import usage_of
 from nightlab.configs.paths import StudyPaths
 from nightlab.configs.study import Study
@@ -15,6 +18,9 @@ from nightlab.knowledge.ledger import Ledger
 from nightlab.knowledge.records import StudyRow, StudyStatus, utc_now
 from nightlab.report.build import build_report
 from nightlab.report.model import StudyReport
+from nightlab.report.models import model_use
+from nightlab.report.reviews import review_rows
+from nightlab.report.stress import stress_rows
 from nightlab.search.attribution import factor_effects, moves_of
 from nightlab.search.orthogonal import main_effects
 
@@ -25,23 +31,35 @@ def load_report(ledger: Ledger, study: Study, paths: StudyPaths) -> StudyReport:
     """Everything the report shows, as the ledger stands now."""
     row = ledger.study_row()
     history, experiments = history_of(ledger), ledger.experiments()
-    return build_report(
+    events, questioned = ledger.events(), questioned_ideas(ledger)
+    report = build_report(
         study,
         experiments,
         ledger.runs(),
         ledger.jobs(),
         {observation.key: observation for observation in ledger.observations()},
         ledger.verdicts(),
-        factor_effects=factor_effects(study, history),
+        factor_effects=[
+            replace(found, label=QUESTIONED) if found.factor in questioned else found
+            for found in factor_effects(study, history)
+        ],
         main_effects=main_effects(study, history),
         moves=moves_of(study, history, {one.number: one.variable for one in experiments}),
-        events=[event.text for event in ledger.events()],
+        # Those on models that did not answer are summed up.
+        events=[event.text for event in events if event.kind != FALLBACK],
         started_at=row.started_at,
         finished_at=row.finished_at,
         status=_status(row, running=running_lab(paths) is not None),
         stop_reason=_stop_reason(ledger, row.status),
         usage=usage_of(ledger, utc_now()),
+        ideas=ledger.ideas(),
         versions={"nightlab": nightlab.__version__, "python": platform.python_version()},
+    )
+    return replace(
+        report,
+        models=model_use(ledger.calls_by_purpose(), events),
+        reviews=review_rows(ledger.reviews()),
+        stress=stress_rows(ledger.stresses()),
     )
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal, Protocol
 
 from nightlab.configs.study import Scalar
-from nightlab.knowledge.records import Effect, ExperimentState, Phase, VerdictKind
+from nightlab.knowledge.records import Effect, ExperimentState, IdeaState, Phase, VerdictKind
 from nightlab.report.numbers import level
 
 __all__ = [
@@ -21,10 +21,13 @@ __all__ = [
     "FactorGroup",
     "FailureGroup",
     "Headline",
+    "IdeaRow",
     "Influence",
     "MainEffectLike",
     "MainEffectRow",
     "Metric",
+    "ModelUse",
+    "ModelUseRow",
     "MoveLike",
     "Noise",
     "Point",
@@ -33,6 +36,7 @@ __all__ = [
     "SpendLine",
     "Status",
     "Step",
+    "StressRow",
     "StudyReport",
     "Timeline",
 ]
@@ -188,6 +192,8 @@ class ExperimentRow:
     note: str
     step: Step | None = None
     """Where more than one variable differs from the baseline and one only from an earlier experiment."""
+    lines: int = 0
+    """By how many lines its ideas make the code grow."""
 
     @property
     def is_baseline(self) -> bool:
@@ -289,6 +295,30 @@ class MainEffectRow:
 
 
 @dataclass(frozen=True)
+class FrontRow:
+    """One experiment that no other one beats in every metric."""
+
+    number: int
+    title: str
+    cells: tuple[str, ...]
+    """By metric, mean and interval in words."""
+    means: tuple[float, ...]
+    runs: int
+
+
+@dataclass(frozen=True)
+class Front:
+    """The Pareto front that the study asks for."""
+
+    metrics: tuple[str, ...]
+    """The objective first."""
+    ways: tuple[str, ...]
+    """Of each metric which direction is better, in words."""
+    rows: tuple[FrontRow, ...]
+    """The best in the objective first."""
+
+
+@dataclass(frozen=True)
 class FailureGroup:
     """Runs that ended the same way."""
 
@@ -339,6 +369,30 @@ class SpendLine:
 
 
 @dataclass(frozen=True)
+class ModelUseRow:
+    """What language models were asked for one purpose, in words."""
+
+    purpose: str
+    calls: str
+    tokens: str
+    cost: str
+    answers: str
+    refused: str
+    """Answers that could not be used."""
+    unanswered: str
+    by_rules: str
+    """How often the rules decided in their place."""
+
+
+@dataclass(frozen=True)
+class ModelUse:
+    """The language models' part in the study."""
+
+    sentence: str
+    rows: tuple[ModelUseRow, ...]
+
+
+@dataclass(frozen=True)
 class Setup:
     """How the study was run: enough to run it again."""
 
@@ -352,6 +406,54 @@ class Setup:
     versions: dict[str, str]
     factors: int
     confidence: float
+
+
+@dataclass(frozen=True)
+class IdeaRow:
+    """One idea."""
+
+    name: str
+    title: str
+    state: IdeaState
+    size: str
+    """Lines added and removed; empty where it was not accepted."""
+    verdict: str
+    """What is believed of it, or why it was refused."""
+    effect: Effect | None
+    reason: str
+    """Why it was refused; else what the proposer expected."""
+    experiments: tuple[int, ...]
+    """Those that apply it."""
+    in_winner: bool
+    gain: str
+    """What it takes away at no cost, in words; empty where it does not."""
+
+
+@dataclass(frozen=True)
+class ReviewRow:
+    """What the reviewer said of one claim."""
+
+    number: int
+    told: str
+    items: tuple[tuple[str, str, str, str], ...]
+    """Check, answer, what it quotes, reason."""
+    pair: str
+    """What became of the pair of runs it asked for; empty where it asked for none."""
+
+
+@dataclass(frozen=True)
+class StressRow:
+    """What one stress check measured of one experiment."""
+
+    number: int
+    check: str
+    repeats: int
+    failed: int
+    """Repeats without values."""
+    values: tuple[tuple[str, float], ...]
+    """Metric and its middle value over the repeats."""
+    why: str
+    """Of the first repeat that failed."""
 
 
 @dataclass(frozen=True)
@@ -391,6 +493,16 @@ class StudyReport:
     spend: tuple[SpendLine, ...]
     setup: Setup
     events: tuple[str, ...]
+    ideas: tuple[IdeaRow, ...] = ()
+    """Changes to the code that a language model proposed."""
+    reviews: tuple[ReviewRow, ...] = ()
+    """Of claims, by a model."""
+    stress: tuple[StressRow, ...] = ()
+    """By check, the baseline first."""
+    models: ModelUse | None = None
+    """None where the rules decided alone."""
+    front: Front | None = None
+    """None where the study asks for none."""
 
     @property
     def headline(self) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean, stdev
 
 from nightlab.configs.study import Scalar, Study
-from nightlab.knowledge.records import Experiment, Job, Observation, Phase, Run, RunState, Verdict
+from nightlab.knowledge.records import Experiment, Idea, Job, Observation, Phase, Run, RunState, Verdict
+from nightlab.report.ideas import code_lines
 from nightlab.report.model import Change, ExperimentRow, Noise, Point
 from nightlab.report.numbers import level, short
 from nightlab.search.belief import describe
+from nightlab.search.low_runs import is_low
 
 __all__ = ["build_rows", "measure_noise"]
 
@@ -23,16 +26,18 @@ def build_rows(
     jobs: Iterable[Job],
     observations: Mapping[str, Observation],
     verdicts: Mapping[int, Verdict],
+    ideas: Sequence[Idea] = (),
 ) -> tuple[ExperimentRow, ...]:
     """Rows by experiment number. Only runs the review let stand enter a mean."""
     jobs_by_key = {job.key: job for job in jobs}
     runs_by_number: dict[int, list[Run]] = {}
     for run in runs:
         runs_by_number.setdefault(run.number, []).append(run)
-    return tuple(
+    rows = (
         _row(study, e, runs_by_number.get(e.number, []), jobs_by_key, observations, verdicts.get(e.number))
         for e in sorted(experiments, key=lambda experiment: experiment.number)
     )
+    return tuple(replace(row, lines=code_lines(ideas, row.parameters)) for row in rows)
 
 
 def measure_noise(baseline: ExperimentRow | None) -> Noise | None:
@@ -55,7 +60,8 @@ def _row(
     observations: Mapping[str, Observation],
     verdict: Verdict | None,
 ) -> ExperimentRow:
-    points = _points(study.objective.metric, runs, observations)
+    # Values at low fidelity stand beside no others; the verdict's reason has what they say.
+    points = () if is_low(study, experiment.changed) else _points(study.objective.metric, runs, observations)
     basis = verdict.basis if verdict else None
     seen = [observations[run.key] for run in runs if run.state in MEASURED and run.key in observations]
     guardrails = _means([rail.metric for rail in study.guardrails], seen)

@@ -10,14 +10,17 @@ from nightlab.knowledge.records import Phase, VerdictKind
 from nightlab.report.model import ExperimentRow, FailureGroup, Headline, Status
 from nightlab.report.numbers import count, fixed, listing
 from nightlab.report.wording import Wording
+from nightlab.search.simplicity import Standing, simplest_first
+from nightlab.search.stress import BROKEN
 
 __all__ = ["certainty_of", "choose_candidate", "choose_winners", "headline_of"]
 
 
-def choose_winners(rows: Sequence[ExperimentRow]) -> list[ExperimentRow]:
-    """Kept experiments, the largest effect first."""
-    kept = [row for row in rows if row.verdict is VerdictKind.KEEP and not row.is_baseline and row.effect]
-    return sorted(kept, key=lambda row: (-(row.effect.delta if row.effect else 0.0), row.number))
+def choose_winners(rows: Sequence[ExperimentRow], min_effect: float) -> list[ExperimentRow]:
+    """Kept experiments, the largest effect first; of equal ones the one with the least code."""
+    kept = {row.number: row for row in rows if row.verdict is VerdictKind.KEEP and not row.is_baseline and row.effect}
+    standings = [Standing(row.number, row.effect.delta, row.lines) for row in kept.values() if row.effect]
+    return [kept[one.number] for one in simplest_first(standings, min_effect)]
 
 
 def choose_candidate(rows: Sequence[ExperimentRow]) -> ExperimentRow | None:
@@ -72,6 +75,14 @@ def headline_of(
         detail = f"Only the baseline has been measured: {metric.name} {_noise_words(wording)}."
         return Headline(
             "running" if status == "running" else "none", state, "No experiment beyond the baseline", detail
+        )
+    if broken := [row for row in tried if row.label == BROKEN and row.effect]:
+        best = max(broken, key=lambda row: row.effect.delta if row.effect else 0.0)
+        return Headline(
+            "running" if status == "running" else "none",
+            state,
+            "No improvement to keep so far" if status == "running" else "No improvement to keep",
+            f"Experiment {best.number:02d} ({best.title}) beat the baseline, but not under stress: {best.reason}.",
         )
     return Headline(
         "running" if status == "running" else "none",

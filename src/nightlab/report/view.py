@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nightlab.report import numbers
+from nightlab.report.ideas import told_of
 from nightlab.report.model import EffectRow, Influence, StudyReport
 from nightlab.report.wording import INFLUENCE_MARKS, VERDICT_MARKS, Wording
 
@@ -38,6 +39,7 @@ def template_values(report: StudyReport) -> dict[str, Any]:
         "memory": numbers.memory,
         "percent": numbers.percent,
         "short": numbers.short,
+        "told_of_ideas": told_of(report.ideas),
         "events_shown": EVENTS_SHOWN,
         "shares": numbers.listing(f"{percent} go with {name}" for name, percent in _shares(report)),
         "any_confounded": any(row.confounded_with for row in report.effects),

@@ -17,10 +17,11 @@ from nightlab.configs.watchdog import Watchdog
 from nightlab.knowledge.records import Job
 from nightlab.tools.backends import gpus
 from nightlab.tools.backends.base import JobSpec
-from nightlab.tools.backends.gpus import Gpu, busy_share, gpus_now
+from nightlab.tools.backends.gpus import Gpu, busy_share, gpu_memory_bytes, gpus_now
 from nightlab.tools.backends.local import LocalBackend
 from tests.agents.lab import new_lab, planned
 
+GIB = 1024**3
 NO_PROCESS = 2**22 + 1
 """Above the highest process id of any Linux."""
 
@@ -51,6 +52,9 @@ def nvmlDeviceGetHandleByIndex(index):
 
 def nvmlDeviceGetUtilizationRates(handle):
     return Record(gpu=int(lines()[handle].split()[0]), memory=0)
+
+def nvmlDeviceGetMemoryInfo(handle):
+    return Record(total=(80 - 8 * handle) * 1024**3)
 
 def nvmlDeviceGetUUID(handle):
     return f"GPU-{handle}{handle}{handle}{handle}"
@@ -95,6 +99,15 @@ def test_with_the_library_and_without_a_driver_nothing_is_known(devices: Path) -
 def test_what_nvml_tells_is_read_and_one_that_fails_hides_no_other(devices: Path) -> None:
     devices.write_text("37 11 12\nerror\n0 unsupported\n")
     assert gpus_now() == [Gpu(0, "GPU-0000", 0.37, frozenset({11, 12})), Gpu(2, "GPU-2222", 0.0)]
+
+
+def test_memory_is_that_of_the_smallest_of_the_named_gpus(devices: Path) -> None:
+    assert gpu_memory_bytes([]) is None
+    gpus._library.cache_clear()
+    devices.write_text("0\nerror\n0\n")
+    assert gpu_memory_bytes([]) == gpu_memory_bytes([0, "GPU-22"]) == 64 * GIB
+    assert gpu_memory_bytes([0]) == 80 * GIB
+    assert gpu_memory_bytes([7]) is None
 
 
 def test_a_gpu_is_a_jobs_by_its_processes_or_in_a_container_by_its_slot() -> None:

@@ -78,6 +78,13 @@ def test_a_total_batch_keeps_the_effective_batch_by_itself() -> None:
     assert retry.change == "device_batch_size 32 → 16 (effective batch kept by total_batch_size)"
 
 
+def test_the_catalogs_effective_batch_is_a_total_batch() -> None:
+    parameters: dict[str, Scalar] = {"per_device_train_batch_size": 8, "effective_batch": 32}
+    retry = changed_retry(study(parameters), parameters, "cuda_oom", key=KEY)
+    assert retry is not None
+    assert retry.parameters == {"per_device_train_batch_size": 4, "effective_batch": 32}
+
+
 @pytest.mark.parametrize(
     "parameters",
     [

@@ -1,0 +1,74 @@
+"""What the lab scored itself, kept beside a run's logs: for the audit, the result card and people."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from nightlab.agents.context import Lab
+from nightlab.configs.files import write_atomically
+from nightlab.configs.paths import JobPaths
+from nightlab.knowledge.records import Experiment
+from nightlab.tools.metrics.base import Reading
+from nightlab.tools.redaction import Redactor
+
+if TYPE_CHECKING:
+    from nightlab.tools.scoring.score import Score
+
+__all__ = ["check_examples", "keep_scores", "kept_scores", "summary_of"]
+
+
+def keep_scores(paths: JobPaths, readings: dict[str, Reading], redactor: Redactor) -> None:
+    """Write the scores among `readings` and their bad cases, without secrets; nothing where there are none.
+
+    Raises DiskError when the disk takes no more.
+    """
+    scores = {name: reading.score for name, reading in readings.items() if reading.score is not None}
+    if not scores:
+        return
+    told = redactor.redact_data({name: summary_of(score) for name, score in scores.items()})
+    write_atomically(paths.scores, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+    cases = [{"metric": name, **asdict(case)} for name, score in scores.items() for case in score.bad_cases]
+    lines = [json.dumps(redactor.redact_data(case), ensure_ascii=False) + "\n" for case in cases]
+    write_atomically(paths.bad_cases, "".join(lines))
+
+
+def summary_of(score: Score) -> dict[str, Any]:
+    """A score as JSON: everything but the texts."""
+    return {
+        "score": score.settings.kind,
+        "value": score.value,
+        "examples": score.examples,
+        "broken_rows": score.rows.broken,
+        "interval_over_examples": asdict(score.interval) if score.interval else None,
+        "slices": [
+            {**asdict(part), "value": part.value if math.isfinite(part.value) else None} for part in score.slices
+        ],
+    }
+
+
+def kept_scores(paths: JobPaths) -> dict[str, dict[str, Any]]:
+    """Metric → its summary, as `keep_scores` wrote it; empty where the run was not scored by the lab."""
+    try:
+        scores = json.loads(paths.scores.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return scores if isinstance(scores, dict) else {}
+
+
+def check_examples(lab: Lab, experiment: Experiment, paths: JobPaths) -> list[str]:
+    """Why each of the lab's own scores is no fair comparison: another number of examples than any baseline run had."""
+    scored = [name for name, source in lab.study.metrics.items() if source.score]
+    if not scored or experiment.number == 0:
+        return []
+    baseline = [kept_scores(lab.paths.job(0, run.seed, run.attempt)) for run in lab.ledger.runs(0)]
+    ours = kept_scores(paths)
+    reasons = []
+    for name in scored:
+        counts = {held[name]["examples"] for held in baseline if name in held}
+        if counts and name in ours and ours[name]["examples"] not in counts:
+            theirs = " or ".join(map(str, sorted(counts)))
+            reasons.append(f"{name} was scored on {ours[name]['examples']} examples, the baseline's on {theirs}")
+    return reasons

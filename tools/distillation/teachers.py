@@ -1,0 +1,86 @@
+"""Loads what a dump needs: a teacher by transformers, and tokenised examples (needs `nightlab[train]`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from nightlab.errors import ConfigError, Fault
+from nightlab.tools.datasets.rows import read_rows
+from nightlab.tools.distillation.cache import CacheWriter
+from nightlab.tools.distillation.cache_files import Header, fingerprint_of
+from nightlab.tools.distillation.dumping import dump, vocabulary_of
+
+__all__ = ["Precision", "dump_file", "read_examples"]
+
+Precision = Literal["bfloat16", "float32", "auto"]
+
+
+def read_examples(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Objects with `input_ids` and `labels` from JSONL, or from a folder saved by `datasets` (LLaMA-Factory's
+    `tokenized_path`), of which `train` is read. Raises ConfigError."""
+    if path.is_dir():
+        yield from _saved(path)
+        return
+    try:
+        for row in read_rows(path):
+            if row.fault or not isinstance(row.value, dict):
+                raise ConfigError(Fault(f"row {row.number} {row.fault or 'is no object'}", path))
+            yield row.value
+    except OSError as error:
+        raise ConfigError(Fault(f"cannot be read: {error.strerror or error}", path)) from error
+
+
+def _saved(path: Path) -> Iterator[Mapping[str, Any]]:
+    try:
+        from datasets import load_from_disk
+    except ImportError as error:
+        raise ConfigError(Fault("is a folder, which needs `pip install datasets`", path)) from error
+    try:
+        found = load_from_disk(str(path))
+    except (OSError, ValueError) as error:
+        raise ConfigError(Fault(f"is no saved data set: {error}", path)) from error
+    parts = found if isinstance(found, dict) else {"train": found}
+    if "train" not in parts:
+        raise ConfigError(Fault(f"holds no part `train`, but {', '.join(parts)}", path))
+    yield from parts["train"]
+
+
+def dump_file(
+    teacher: str,
+    examples: Path,
+    out: Path,
+    *,
+    k: int = 64,
+    temperatures: tuple[float, ...] = (1.0, 2.0, 4.0),
+    precision: str = "float16",
+    dtype: Precision = "auto",
+    batch_size: int = 8,
+    device: str = "auto",
+    trust_remote_code: bool = False,
+) -> CacheWriter:
+    """Dump a teacher's k likeliest tokens for a file of examples; the writer tells how many there are.
+
+    `teacher`: a folder or a name, with its tokenizer. `device` `auto`: a GPU where there is one. Raises ConfigError,
+    DiskError.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(teacher, trust_remote_code=trust_remote_code)
+        model = AutoModelForCausalLM.from_pretrained(teacher, dtype=dtype, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError) as error:
+        raise ConfigError(Fault(f"{teacher} cannot be loaded: {str(error).splitlines()[0]}", key="teacher")) from error
+    place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    model = model.eval().to(place)
+    numbers = tokenizer.get_vocab()
+    vocabulary = vocabulary_of(model.config.get_text_config().vocab_size, numbers.values())
+    header = Header(
+        fingerprint_of(numbers), vocabulary, min(k, vocabulary), temperatures, precision, Path(teacher).name
+    )
+    with CacheWriter(out, header) as writer:
+        dump(model, read_examples(examples), writer, batch_size=batch_size)
+        writer.finish()
+    return writer

@@ -1,0 +1,3 @@
+"""Task scores computed by the lab itself from predictions and labels."""
+
+from __future__ import annotations
