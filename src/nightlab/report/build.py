@@ -30,6 +30,7 @@ from nightlab.report.model import (
     Timeline,
 )
 from nightlab.report.numbers import duration, level, memory, money, short
+from nightlab.report.others import other_metrics
 from nightlab.report.pruned import pruned_sentence
 from nightlab.report.rows import build_rows, measure_noise
 from nightlab.report.sentences import certainty_of, choose_candidate, choose_winners, headline_of
@@ -148,6 +149,7 @@ def build_report(
         events=tuple(events),
         ideas=idea_rows(ideas, found, rows, winner, metric.min_effect),
         front=front_of(study, rows, runs, observations),
+        others=other_metrics(study, winner.number if winner else None, runs, observations),
     )
     return replace(report, advice=advise(study, report))
 

@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 from nightlab.configs.study import Scalar
 from nightlab.knowledge.records import Effect, ExperimentState, IdeaState, Phase, VerdictKind
 from nightlab.report.numbers import level
+from nightlab.report.others import OtherMetric
 
 __all__ = [
     "Advice",
@@ -503,6 +504,8 @@ class StudyReport:
     """None where the rules decided alone."""
     front: Front | None = None
     """None where the study asks for none."""
+    others: tuple[OtherMetric, ...] = ()
+    """The winner's other metrics."""
 
     @property
     def headline(self) -> str:
