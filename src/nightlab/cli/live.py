@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -63,6 +64,7 @@ class _Panel:
         self.snapshot: Snapshot | None = None
         self.is_stopping = False
         self.live: Live | None = None
+        self.hang_up: Callable[[], None] | None = None
 
     def attach(self, lab: Lab) -> None:
         self.attached = True
@@ -72,7 +74,13 @@ class _Panel:
     def update(self, lab: Lab) -> None:
         self.snapshot = snapshot_of(lab.ledger, lab.study, lab.now())
         if self.live:
-            self.live.refresh()
+            try:
+                self.live.refresh()
+            except OSError as error:
+                # The terminal is gone, and the signal that says so has yet to come.
+                if error.errno != errno.EIO or self.hang_up is None:
+                    raise
+                self.hang_up()
 
     def stopping(self) -> None:
         self.is_stopping = True
@@ -93,12 +101,13 @@ def run_with_display(file: Path, *, allow_dirty: bool = False) -> int:
     out = console()
     display = _Panel(file) if out.is_terminal else _Lines()
     try:
-        with _hang_up_survived():
+        with _hang_up_survived() as hang_up:
             if isinstance(display, _Lines):
                 outcome = run_night(
                     file, allow_dirty=allow_dirty, say=_say, watch=display.attach, on_stop=display.stopping
                 )
             else:
+                display.hang_up = hang_up
                 with Live(console=out, get_renderable=display.draw, refresh_per_second=1) as display.live:
                     outcome = run_night(
                         file, allow_dirty=allow_dirty, say=out.print, watch=display.attach, on_stop=display.stopping
@@ -110,22 +119,25 @@ def run_with_display(file: Path, *, allow_dirty: bool = False) -> int:
 
 
 @contextmanager
-def _hang_up_survived() -> Iterator[None]:
-    """A terminal that is closed ends the display, not the night."""
+def _hang_up_survived() -> Iterator[Callable[[], None]]:
+    """A terminal that is closed ends the display, not the night; yields what ends the display."""
     # Asked now: a terminal that is gone no longer says that it is one.
     shown_on = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
 
-    def go_on(_number: int, _frame: FrameType | None) -> None:
+    def hang_up() -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for descriptor in shown_on:
             os.dup2(nowhere, descriptor)
         os.close(nowhere)
 
+    def go_on(_number: int, _frame: FrameType | None) -> None:
+        hang_up()
+
     before = signal.getsignal(signal.SIGHUP)
     if before is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, go_on)
     try:
-        yield
+        yield hang_up
     finally:
         signal.signal(signal.SIGHUP, before)
 
