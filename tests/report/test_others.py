@@ -41,8 +41,9 @@ def test_the_interval_is_students_over_the_differences_of_common_seeds() -> None
 
 def test_one_seed_has_no_interval_and_equal_differences_none_of_any_width() -> None:
     assert told(measured(0, 1, bleu=1.0), measured(4, 1, bleu=3.0)) == {"bleu": ("1", "3", "+2.000", "–", "1")}
-    twice = [measured(n, seed, speed=value) for n, value in ((0, 5.0), (4, 5.5)) for seed in (1, 2)]
-    assert told(*twice) == {"speed": ("5", "5.5", "+0.5000", "+0.5000 … +0.5000", "2")}
+    # 66.5 − 66.3 and 66.7 − 66.5 differ by what binary fractions cannot say.
+    pairs = [measured(n, seed, speed=value + seed / 5) for n, value in ((0, 66.1), (4, 66.3)) for seed in (1, 2)]
+    assert told(*pairs) == {"speed": ("66.4", "66.6", "+0.20", "+0.20 … +0.20", "2")}
 
 
 def test_without_a_winner_or_a_common_seed_there_is_nothing_to_tell() -> None:

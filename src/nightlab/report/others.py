@@ -1,4 +1,4 @@
-"""What the winner does to the metrics that no verdict rests on, beside the baseline on the same fresh seeds."""
+"""What the winner does to every other metric, beside the baseline on the same fresh seeds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from nightlab.knowledge.records import Observation, Phase, Run, RunState
 from nightlab.report.numbers import decimals_for, interval, short, signed
 
 __all__ = ["OtherMetric", "other_metrics"]
+
+ROUNDING = 1e-9
+"""Spread of differences, as a share of them, that is the arithmetic's."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,8 @@ def _row(metric: str, pairs: Sequence[tuple[float, float]], confidence: float) -
     differences = [new - old for old, new in pairs]
     mean = statistics.fmean(differences)
     low, high = _interval(differences, mean, confidence)
-    half = (high - low) / 2 if low is not None and high is not None else 0.0
-    decimals = decimals_for(half, value=mean)
+    half = (high - low) / 2 if low is not None and high is not None else None
+    decimals = decimals_for(half, value=mean) if half else min(decimals_for(value=mean), decimals_for(value=before[0]))
     return OtherMetric(
         name=metric,
         baseline=short(statistics.fmean(before)),
@@ -72,7 +75,7 @@ def _interval(differences: Sequence[float], mean: float, confidence: float) -> t
     if len(differences) < 2:
         return None, None
     spread = statistics.stdev(differences) / len(differences) ** 0.5
-    if not spread:
+    if spread <= ROUNDING * max(map(abs, differences)):
         return mean, mean
     from scipy import stats
 
