@@ -98,14 +98,18 @@ class Ideas:
             think(lab, self._closing.is_set)
         except ModelError as error:
             self._quiet_until = time.monotonic() + QUIET_SECONDS
-            lab.ledger.add_event("idea", f"no idea for now: {error}")
+            self._tell(lab, f"no idea for now: {error}")
         except BudgetError as error:
             self._spent = True
-            lab.ledger.add_event("idea", f"no more ideas: {error}")
+            self._tell(lab, f"no more ideas: {error}")
         except BaseException as error:  # noqa: BLE001 - raised again where the supervisor looks
             self._error = error
         finally:
             self._is_news.set()
+
+    def _tell(self, lab: Lab, text: str) -> None:
+        if not self._closing.is_set():
+            lab.ledger.add_event("idea", text)
 
 
 def may_ask(lab: Lab) -> bool:

@@ -71,7 +71,9 @@ class LanguageModel:
         try:
             return self._first_answer(lab, wanted, prompt, asking)
         except (BudgetError, ModelError) as error:
-            lab.ledger.add_event(FALLBACK, f"{purpose}{BY_THE_RULES}{error}")
+            # The story of a night is closed with it; a thread may still be waiting then.
+            if not lab.aside.is_closing:
+                lab.ledger.add_event(FALLBACK, f"{purpose}{BY_THE_RULES}{error}")
             raise
 
     def _first_answer(self, lab: Lab, wanted: type[T], prompt: Prompt, asking: Asking) -> Answer[T]:
@@ -112,7 +114,7 @@ class LanguageModel:
         else:
             lasting = error.kind in _FOR_A_PERSON
             self.servers.failed(endpoint, rest_seconds=error.retry_after_seconds, for_long=lasting)
-        if self.servers.is_news(endpoint, error.kind):
+        if self.servers.is_news(endpoint, error.kind) and not lab.aside.is_closing:
             mend = f" ({_FOR_A_PERSON[error.kind]})" if error.kind in _FOR_A_PERSON else ""
             lab.ledger.add_event("model", f"{_name(endpoint)} does not answer: {error}{mend}")
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -186,3 +187,9 @@ def test_a_model_that_never_answers_holds_nothing_back_for_long(
             assert not [call for call in ledger.calls() if call.state is CallState.SETTLED]
             kept = [n for n, verdict in ledger.verdicts().items() if verdict.kind is VerdictKind.KEEP]
     assert kept == [1]
+    # The server is gone, and with it what the threads have waited for: they add nothing to a story that has ended.
+    for thread in threading.enumerate():
+        if thread.name.startswith("nightlab-"):
+            thread.join(60.0)
+    with Ledger.open(locate(load_study(file)).paths.ledger) as ledger:
+        assert ledger.events()[-1].kind == "finished"
