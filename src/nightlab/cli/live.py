@@ -134,7 +134,8 @@ def _hang_up_survived() -> Iterator[Callable[[], None]]:
         hang_up()
 
     before = signal.getsignal(signal.SIGHUP)
-    if before is signal.SIG_DFL:
+    # Under `nohup` it is ignored: then nothing else would say that the terminal is gone.
+    if before in (signal.SIG_DFL, signal.SIG_IGN):
         signal.signal(signal.SIGHUP, go_on)
     try:
         yield hang_up
