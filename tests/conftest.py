@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ from tests.task import make_repository
 # Before anything imports numpy: on small matrices several threads cost more than they give.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
+# Whoever starts the tests in the background may have them ignore these, and what they start would inherit it.
+for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 # What is printed must not depend on the terminal the tests were started from, nor on their running side by side.
 os.environ["COLUMNS"] = "120"
 
