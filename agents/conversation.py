@@ -13,11 +13,12 @@ from pydantic import BaseModel
 
 from nightlab.agents.context import Lab
 from nightlab.agents.prompts import Prompt
-from nightlab.agents.sending import Asking, Pace, send
+from nightlab.agents.sending import Asking, send
 from nightlab.agents.servers import OPENAI_URL, Servers
 from nightlab.configs.brain import Endpoint
 from nightlab.tools.chat import METHODS, Method, Reply, Request, Turn
 from nightlab.tools.chat_faults import ChatError, FaultKind
+from nightlab.tools.chat_pace import Pace
 from nightlab.tools.json_answers import Parsed, answer_schema, parsed_answer
 
 __all__ = ["Conversation", "PoorAnswerError", "is_local", "key_of"]

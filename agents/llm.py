@@ -14,11 +14,12 @@ from pydantic import BaseModel, ValidationError
 
 from nightlab.agents.conversation import Conversation, PoorAnswerError, key_of
 from nightlab.agents.prompts import Prompt
-from nightlab.agents.sending import Asking, Pace
+from nightlab.agents.sending import Asking
 from nightlab.agents.servers import OPENAI_URL, Servers, address_of
 from nightlab.configs.brain import BrainSettings, Endpoint
 from nightlab.errors import BudgetError, ModelError
 from nightlab.tools.chat_faults import ChatError, FaultKind
+from nightlab.tools.chat_pace import Pace
 
 if TYPE_CHECKING:
     from nightlab.agents.context import Lab

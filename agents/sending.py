@@ -10,7 +10,6 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel
 from tenacity import RetryCallState, Retrying
-from tenacity.wait import wait_random_exponential
 
 from nightlab.agents.context import Lab
 from nightlab.agents.model_calls import give_up_call, release_call, reserve_call, settle_call
@@ -18,9 +17,10 @@ from nightlab.agents.servers import address_of
 from nightlab.configs.brain import Endpoint
 from nightlab.tools.chat import Reply, Request, ask
 from nightlab.tools.chat_faults import ChatError, FaultKind
+from nightlab.tools.chat_pace import Pace, fault_in
 from nightlab.tools.json_answers import Parsed
 
-__all__ = ["Asking", "Pace", "Said", "send", "tokens_at_most"]
+__all__ = ["Asking", "Said", "send", "tokens_at_most"]
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -28,20 +28,10 @@ MAX_ANSWER_CHARACTERS = 100_000
 """Longer answers are not kept: they are asked for again after a crash."""
 MOST_COSTLY = 2
 """So often a request is sent that may be charged each time."""
+LOOK_SECONDS = 0.5
+"""So often a wait looks whether the lab is to stop."""
 TURN_TOKENS = 64
 """What a server's template may add to one message."""
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How patiently the same request is sent again."""
-
-    attempts: int = 4
-    first_wait_seconds: float = 1.0
-    longest_wait_seconds: float = 60.0
-    """A server that asks for a longer pause is left alone for that time, and the next one is asked."""
-    look_seconds: float = 0.5
-    """So often a wait looks whether the lab is to stop."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +71,8 @@ def send(
     attempts: Retrying = Retrying(
         retry=lambda state: _is_worth_it(state, pace),
         stop=lambda state: state.attempt_number >= pace.attempts or lab.stop_requested(),
-        wait=lambda state: _wait_seconds(state, pace),
-        sleep=lambda seconds: _sleep(lab, seconds, pace),
+        wait=pace.wait_seconds,
+        sleep=lambda seconds: _sleep(lab, seconds),
         reraise=True,
     )
     said: Said[T] = attempts(_once, lab, asking, endpoint, request, read)
@@ -90,32 +80,16 @@ def send(
 
 
 def _is_worth_it(state: RetryCallState, pace: Pace) -> bool:
-    fault = _fault(state)
-    if fault is None or not fault.kind.is_transient:
+    fault = fault_in(state)
+    if fault is None or not pace.bears(fault):
         return False
-    if fault.kind in (FaultKind.TIMEOUT, FaultKind.MALFORMED) and state.attempt_number >= MOST_COSTLY:
-        return False
-    return (fault.retry_after_seconds or 0.0) <= pace.longest_wait_seconds
+    return fault.kind not in (FaultKind.TIMEOUT, FaultKind.MALFORMED) or state.attempt_number < MOST_COSTLY
 
 
-def _wait_seconds(state: RetryCallState, pace: Pace) -> float:
-    fault = _fault(state)
-    backoff = wait_random_exponential(pace.first_wait_seconds, pace.longest_wait_seconds)(state)
-    if fault is None or fault.retry_after_seconds is None:
-        return backoff
-    # A little later than told: of many who were told the same, not all should come at once.
-    return fault.retry_after_seconds + min(backoff, pace.first_wait_seconds)
-
-
-def _fault(state: RetryCallState) -> ChatError | None:
-    error = state.outcome.exception() if state.outcome else None
-    return error if isinstance(error, ChatError) else None
-
-
-def _sleep(lab: Lab, seconds: float, pace: Pace) -> None:
+def _sleep(lab: Lab, seconds: float) -> None:
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0 and not lab.stop_requested():
-        time.sleep(min(left, pace.look_seconds))
+        time.sleep(min(left, LOOK_SECONDS))
 
 
 def _once(

@@ -21,17 +21,17 @@ from nightlab.agents.context import Lab
 from nightlab.agents.llm import LanguageModel, models_of
 from nightlab.agents.model_calls import settle_calls_of_the_dead
 from nightlab.agents.prompts import Prompt
-from nightlab.agents.sending import Pace
 from nightlab.agents.servers import FIRST_REST_SECONDS, LONGEST_REST_SECONDS, Servers, address_of
 from nightlab.configs.brain import BrainSettings, Endpoint
 from nightlab.errors import BudgetError, ModelError
 from nightlab.knowledge.records import CallState, ModelCall
 from nightlab.report.load import load_report
 from nightlab.report.markdown import render_markdown
+from nightlab.tools.chat_pace import Pace
 from tests.agents.lab import new_lab, opened
 from tests.task import make_repository
 
-QUICK = Pace(attempts=3, first_wait_seconds=0.01, longest_wait_seconds=5.0, look_seconds=0.01)
+QUICK = Pace(attempts=3, first_wait_seconds=0.01, longest_wait_seconds=5.0)
 PROMPT = Prompt("analysis", 3, "You read training logs.", "What do you see?")
 
 

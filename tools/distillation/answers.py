@@ -10,7 +10,8 @@ from pathlib import Path
 
 from nightlab.configs.files import write_atomically
 from nightlab.errors import ConfigError, Fault
-from nightlab.tools.distillation.asking import Asked, Pace, Question, ask_all
+from nightlab.tools.chat_pace import Pace
+from nightlab.tools.distillation.asking import Asked, Question, ask_all
 from nightlab.tools.distillation.filters import Filters, Kept, filtered
 from nightlab.tools.distillation.journal import Journal
 from nightlab.tools.distillation.prompts import OutputFormat, Prompt, Prompts, read_prompts, row_of

@@ -10,28 +10,20 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from tenacity import RetryCallState, Retrying
-from tenacity.wait import wait_random_exponential
 
 from nightlab.tools.chat_faults import ChatError, FaultKind
+from nightlab.tools.chat_pace import Pace, fault_in
 from nightlab.tools.distillation.journal import Journal
 from nightlab.tools.distillation.prompts import Prompt
 from nightlab.tools.distillation.teacher import Connection
 
-__all__ = ["Asked", "Pace", "Question", "ask_all"]
+__all__ = ["Asked", "Question", "ask_all"]
 
+PATIENT = Pace(attempts=6, longest_wait_seconds=300.0)
+"""Longer than a night would be: no slot waits beside it."""
 LASTING = (FaultKind.KEY, FaultKind.MODEL)
 MOST_IN_VAIN = 5
 """So many questions in a row without an answer, and the server is left alone."""
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How patiently one question is asked again."""
-
-    attempts: int = 6
-    first_wait_seconds: float = 1.0
-    longest_wait_seconds: float = 300.0
-    """A server that asks for a longer pause ends the run."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +66,7 @@ def ask_all(
     A question is sent only where the budget bears the most it can be charged, all questions ever noted in this journal
     counted. Raises DiskError.
     """
-    return _Asker(connection, journal, budget_tokens, pace or Pace()).run(questions, workers)
+    return _Asker(connection, journal, budget_tokens, pace or PATIENT).run(questions, workers)
 
 
 class _Asker:
@@ -148,9 +140,9 @@ class _Asker:
     def _answer(self, question: Question) -> None:
         """Ask until it is answered. Raises ChatError for the last failure."""
         attempts: Retrying = Retrying(
-            retry=lambda state: self._is_worth_it(state),
+            retry=self._is_worth_it,
             stop=lambda state: state.attempt_number >= self.pace.attempts or self._stop.is_set(),
-            wait=self._wait_seconds,
+            wait=self.pace.wait_seconds,
             sleep=self._sleep,
             reraise=True,
         )
@@ -187,23 +179,8 @@ class _Asker:
             self.journal.release(key)
 
     def _is_worth_it(self, state: RetryCallState) -> bool:
-        fault = _fault(state)
-        if fault is None or not fault.kind.is_transient:
-            return False
-        return (fault.retry_after_seconds or 0.0) <= self.pace.longest_wait_seconds
-
-    def _wait_seconds(self, state: RetryCallState) -> float:
-        fault = _fault(state)
-        backoff = float(wait_random_exponential(self.pace.first_wait_seconds, self.pace.longest_wait_seconds)(state))
-        if fault is None or fault.retry_after_seconds is None:
-            return backoff
-        # A little later than told: of many who were told the same, not all should come at once.
-        return fault.retry_after_seconds + min(backoff, self.pace.first_wait_seconds)
+        fault = fault_in(state)
+        return fault is not None and self.pace.bears(fault)
 
     def _sleep(self, seconds: float) -> None:
         self._stop.wait(max(0.0, seconds))
-
-
-def _fault(state: RetryCallState) -> ChatError | None:
-    error = state.outcome.exception() if state.outcome else None
-    return error if isinstance(error, ChatError) else None

@@ -18,8 +18,8 @@ pytest.importorskip("openai")
 
 from bench.scripted_model import Fault, ScriptedModel
 from nightlab.errors import ConfigError
+from nightlab.tools.chat_pace import Pace
 from nightlab.tools.distillation.answers import AnswerReport, distill_answers, journal_of
-from nightlab.tools.distillation.asking import Pace
 from nightlab.tools.distillation.filters import Filters
 from nightlab.tools.distillation.journal import Journal
 from nightlab.tools.distillation.prompts import Prompt
