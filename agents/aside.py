@@ -7,16 +7,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["Aside"]
+__all__ = ["STOP_SECONDS", "Aside", "StoppedError"]
 
 STOP_SECONDS = 10.0
 """How long the end of a lab waits for what is under way; it is begun again by the next one."""
 
 
+class StoppedError(Exception):
+    """The lab ends before there is an answer: nothing follows from that, and the next lab asks again."""
+
+
 @dataclass
 class Aside:
-    """The thread of one lab; the supervisor looks at it and never waits for it while there is something else to do."""
+    """One thread of a lab; the supervisor looks at it and never waits for it while there is something else to do."""
 
+    name: str = "nightlab-aside"
     _thread: threading.Thread | None = None
     _began: float = 0.0
     _error: BaseException | None = None
@@ -58,7 +63,7 @@ class Aside:
         if self.is_busy or self.is_closing:
             return False
         self._began = time.monotonic()
-        self._thread = threading.Thread(target=self._do, args=(work,), name="nightlab-aside", daemon=True)
+        self._thread = threading.Thread(target=self._do, args=(work,), name=self.name, daemon=True)
         self._thread.start()
         return True
 
@@ -71,7 +76,11 @@ class Aside:
     def _do(self, work: Callable[[], object]) -> None:
         try:
             work()
+        except StoppedError:
+            pass
         except BaseException as error:  # noqa: BLE001 - raised again where the supervisor looks
-            self._error = error
+            # The end of the lab takes trees and ledger away: what fails by that is nobody's fault.
+            if not self.is_closing:
+                self._error = error
         finally:
             self._is_news.set()

@@ -7,11 +7,11 @@ recorded answer taken), what was answered, what became of it.
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from nightlab.agents.aside import STOP_SECONDS, Aside
 from nightlab.agents.code_checks import Refusal
 from nightlab.agents.code_space import accepted, with_ideas
 from nightlab.agents.context import Lab
@@ -33,8 +33,6 @@ IN_VAIN = 6
 """After so many refused ones in a row nothing more is asked for."""
 QUIET_SECONDS = 300.0
 """How long a model that did not answer is left alone."""
-STOP_SECONDS = 10.0
-"""How long the end of a lab waits for an answer under way; one that comes later is asked for again."""
 LONGEST_SLUG, LONGEST_TITLE, LONGEST_TEXT = 32, 120, 1200
 
 
@@ -42,11 +40,7 @@ LONGEST_SLUG, LONGEST_TITLE, LONGEST_TEXT = 32, 120, 1200
 class Ideas:
     """The thread that asks, of one lab; the supervisor looks at it and never waits for it."""
 
-    _thread: threading.Thread | None = None
-    _error: BaseException | None = None
-    _closing: threading.Event = field(default_factory=threading.Event)
-    _is_news: threading.Event = field(default_factory=threading.Event)
-    _began: float = 0.0
+    _aside: Aside = field(default_factory=lambda: Aside("nightlab-ideas"))
     _quiet_until: float = 0.0
     _spent: bool = False
     """Whether the budget does not bear another call."""
@@ -54,61 +48,49 @@ class Ideas:
     @property
     def has_news(self) -> bool:
         """Whether an idea was decided since `take` was called last."""
-        return self._is_news.is_set()
+        return self._aside.has_news
 
     def wait(self, seconds: float) -> bool:
         """Whether an idea is decided within `seconds`."""
-        return self._is_news.wait(seconds)
+        return self._aside.wait(seconds)
 
     @property
     def is_thinking(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        return self._aside.is_busy
 
     @property
     def thinking_seconds(self) -> float:
-        """How long the idea under way has been thought about."""
-        return time.monotonic() - self._began
+        """How long the idea under way has been thought about; 0 where none is."""
+        return self._aside.busy_seconds
 
     def take(self, lab: Lab) -> None:
         """Make what was accepted part of the study. Raises here what the thread could not bear."""
-        self._is_news.clear()
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
+        self._aside.take()
         lab.study = with_ideas(lab.study, accepted(lab.ledger))
 
     def ask(self, lab: Lab) -> None:
         """Start to ask for an idea, where one is wanted and none is being asked for."""
-        if self.is_thinking or self._is_news.is_set() or self._closing.is_set() or self._spent:
+        if self.is_thinking or self.has_news or self._aside.is_closing or self._spent:
             return
-        if time.monotonic() < self._quiet_until or not may_ask(lab):
-            return
-        self._began = time.monotonic()
-        self._thread = threading.Thread(target=self._think, args=(lab,), name="nightlab-ideas", daemon=True)
-        self._thread.start()
+        if time.monotonic() >= self._quiet_until and may_ask(lab):
+            self._aside.start(lambda: self._think(lab))
 
     def close(self, seconds: float = STOP_SECONDS) -> None:
         """Ask for nothing more, and wait a moment for what is under way."""
-        self._closing.set()
-        if self._thread is not None:
-            self._thread.join(seconds)
+        self._aside.close(seconds)
 
     def _think(self, lab: Lab) -> None:
         try:
-            think(lab, self._closing.is_set)
+            think(lab, lambda: self._aside.is_closing)
         except ModelError as error:
             self._quiet_until = time.monotonic() + QUIET_SECONDS
             self._tell(lab, f"no idea for now: {error}")
         except BudgetError as error:
             self._spent = True
             self._tell(lab, f"no more ideas: {error}")
-        except BaseException as error:  # noqa: BLE001 - raised again where the supervisor looks
-            self._error = error
-        finally:
-            self._is_news.set()
 
     def _tell(self, lab: Lab, text: str) -> None:
-        if not self._closing.is_set():
+        if not self._aside.is_closing:
             lab.ledger.add_event("idea", text)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from nightlab.agents.aside import StoppedError
 from nightlab.agents.conversation import Conversation, PoorAnswerError, key_of
 from nightlab.agents.prompts import Prompt
 from nightlab.agents.sending import Asking
@@ -63,7 +64,8 @@ class LanguageModel:
         `key` names the call within the study (`analysis/1`, `idea/7`): asked again under the same key and prompt, as
         after a crash, the recorded answer is given and nothing is sent. Secrets are taken out of what is sent and of
         what comes back. Raises ModelError when no endpoint answers, and BudgetError when the budget does not bear the
-        call; the ledger then says that the rules decide.
+        call; the ledger then says that the rules decide. Raises StoppedError where the lab is to stop or ends: that says
+        nothing of the models.
         """
         prompt = _safe(lab, prompt)
         asking = Asking(key, purpose, f"{prompt.name}@{prompt.version}", prompt.digest)
@@ -73,14 +75,17 @@ class LanguageModel:
             return self._first_answer(lab, wanted, prompt, asking)
         except (BudgetError, ModelError) as error:
             # The story of a night is closed with it; a thread may still be waiting then.
-            if not lab.aside.is_closing:
-                lab.ledger.add_event(FALLBACK, f"{purpose}{BY_THE_RULES}{error}")
+            if _is_ending(lab):
+                raise StoppedError(str(error)) from error
+            lab.ledger.add_event(FALLBACK, f"{purpose}{BY_THE_RULES}{error}")
             raise
 
     def _first_answer(self, lab: Lab, wanted: type[T], prompt: Prompt, asking: Asking) -> Answer[T]:
         reasons: list[str] = []
         refusals: list[BudgetError] = []
         for endpoint in self.endpoints:
+            if _is_ending(lab):
+                raise StoppedError("the lab is to stop")
             if (seconds := self.servers.rest_seconds(endpoint)) > 0:
                 reasons.append(f"{_name(endpoint)} failed before and is left alone for {seconds / 60:.0f} min")
                 continue
@@ -159,6 +164,10 @@ def fallback_of(text: str) -> tuple[str, str]:
 def _resolved(endpoint: Endpoint, environment: Mapping[str, str]) -> Endpoint:
     base_url = endpoint.base_url or environment.get("NIGHTLAB_BASE_URL") or OPENAI_URL
     return endpoint.model_copy(update={"base_url": base_url})
+
+
+def _is_ending(lab: Lab) -> bool:
+    return lab.stop_requested() or lab.aside.is_closing
 
 
 def _name(endpoint: Endpoint) -> str:

@@ -183,12 +183,14 @@ def _reads(tree: Module) -> Counter[str]:
 
 
 def amend(lab: Lab, run: Run, fix: Fix) -> bool:
-    """Carry out a fix, or give the run up; True where it is to be tried again. One transaction.
+    """Carry out a fix, or give the run up; True where it, and what failed alike, is to be tried again. One transaction.
 
     The experiment's code is committed anew before its next attempt (`training.prepare`).
     """
     idea = idea_to_mend(lab, run, run.cause or "")
     refused = fix.refused or ("" if idea else "other runs with the idea have begun meanwhile")
+    # One fix mends every run that failed by this idea.
+    alike = [one for one in repairs_due(lab) if idea is not None and idea_to_mend(lab, one, one.cause or "") == idea]
     with lab.ledger.transaction():
         if refused or idea is None:
             lab.ledger.update_run(run.key, next_step=NextStep.GIVE_UP)
@@ -205,6 +207,7 @@ def amend(lab: Lab, run: Run, fix: Fix) -> bool:
         )
         for user in users_of(lab, idea):
             lab.ledger.update_experiment(user.number, commit=None)
-        lab.ledger.update_run(run.key, next_step=NextStep.RETRY)
+        for one in alike:
+            lab.ledger.update_run(one.key, next_step=NextStep.RETRY)
         lab.ledger.add_event("repair", f"idea {idea.name} amended by {fix.model}: {fix.explanation}", run.number)
     return True

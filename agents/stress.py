@@ -87,9 +87,13 @@ def adopt_stresses(lab: Lab) -> None:
 
 def submit_stresses(lab: Lab) -> None:
     """Give free slots to the repeats that wait; what was intended and may have been lost is submitted again."""
-    for one in lab.ledger.stresses(states=(StressState.INTENDED,)):
-        _submit(lab, one)
-    for one in lab.ledger.stresses(states=(StressState.PLANNED,)):
+    intended = lab.ledger.stresses(states=(StressState.INTENDED,))
+    # The backend may have fewer slots now than when the intent was written.
+    stranded = [one for one in intended if (one.slot or 0) >= lab.backend.slots]
+    for one in intended:
+        if one not in stranded:
+            _submit(lab, one)
+    for one in (*stranded, *lab.ledger.stresses(states=(StressState.PLANNED,))):
         slot = next(iter(free_slots(lab)), None)
         if slot is None:
             return
@@ -101,15 +105,11 @@ def submit_stresses(lab: Lab) -> None:
 
 def _submit(lab: Lab, stress: Stress) -> None:
     """Start the job, or find the one that was started already."""
-    check = _check_of(lab, stress)
-    if check is None:
-        _end(lab, stress, StressState.CANCELLED, "the study has no such check any more")
-        return
     paths = JobPaths(Path(stress.directory))
     native_id = lab.backend.find(stress.key, paths.directory)
     if native_id is None:
         try:
-            native_id = lab.backend.submit(_spec(lab, stress, check, paths))
+            native_id = lab.backend.submit(_spec(lab, stress, paths))
         except GitError as error:
             _end(lab, stress, StressState.FAILED, str(error))
             return
@@ -122,8 +122,8 @@ def _record_submission(lab: Lab, stress: Stress, native_id: str) -> None:
         lab.ledger.add_event("stress", f"{stress.check} {stress.repeat + 1} on slot {stress.slot}", stress.number)
 
 
-def _spec(lab: Lab, stress: Stress, check: StressCheck, paths: JobPaths) -> JobSpec:
-    experiment, run = lab.ledger.experiment(stress.number), lab.ledger.run(stress.run)
+def _spec(lab: Lab, stress: Stress, paths: JobPaths) -> JobSpec:
+    check, experiment, run = _check_of(lab, stress), lab.ledger.experiment(stress.number), lab.ledger.run(stress.run)
     assert experiment.commit is not None, f"experiment {stress.number} has run"
     replica = f"stress-{stress.check}-{stress.repeat}"
     tree = lab.worktrees.ensure_replica_tree(stress.number, experiment.commit, replica)
@@ -199,8 +199,8 @@ def _measure(lab: Lab, stress: Stress, status: JobStatus, paths: JobPaths) -> No
     check = _check_of(lab, stress)
     files = RunFiles(paths.stdout, paths.stderr, Path(stress.worktree), paths.output, status.started_at)
     values = {}
-    for name, source in (check.metrics if check else {}).items():
-        bound = check.limits.get(name) if check else None
+    for name, source in check.metrics.items():
+        bound = check.limits.get(name)
         smaller = bound is not None and bound.max is not None
         try:
             reading = SourceReader().read(files, name, _own_source(source), maximize=not smaller)
@@ -242,5 +242,6 @@ def _end(
         lab.ledger.add_event("stress", text, stress.number)
 
 
-def _check_of(lab: Lab, stress: Stress) -> StressCheck | None:
-    return next((check for check in lab.study.stress if check.name == stress.check), None)
+def _check_of(lab: Lab, stress: Stress) -> StressCheck:
+    # A study that has begun keeps its checks (`opening.CHANGEABLE`).
+    return next(check for check in lab.study.stress if check.name == stress.check)

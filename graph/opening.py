@@ -170,3 +170,6 @@ def open_lab(place: Place, study: Study, *, stop_requested: Callable[[], bool] |
         finally:
             lab.ideas.close()
             lab.aside.close()
+        # The lab may have ended before it looked at what its threads could not bear.
+        lab.ideas.take(lab)
+        lab.aside.take()

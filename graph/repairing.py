@@ -12,12 +12,14 @@ TOO_LATE = Fix(refused="the study's time is over")
 
 
 def repair_failed(lab: Lab) -> None:
-    """Carry out the fixes that have come, and have the next one asked for."""
+    """Carry out a fix that has come, and have the next one asked for."""
     for run in repairs_due(lab):
         if lab.is_overdue:
             amend(lab, run, TOO_LATE)
         elif (fix := lab.fixes.pop(run.key, None)) is not None:
-            amend(lab, run, fix)
+            if amend(lab, run, fix):
+                # It may have mended the others as well.
+                return
         else:
             lab.aside.start(lambda run=run: _propose(lab, run))  # type: ignore[misc]
 
