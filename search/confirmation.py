@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 
@@ -168,14 +169,16 @@ def due_confirmations(
     pending = (trial for cell in (evidence.baseline, *chosen) for trial in cell.trials if trial.state == "pending")
     if at_once:
         racing = [cell for cell in chosen if standing(evidence, cell) in ("started", "open")]
-        return due + [one for one in _pairs_due(evidence, racing, seeds, runs) if one not in due][: runs - len(due)]
+        return _pairs_due(evidence, racing, seeds, runs, besides=due)
     if due or any(trial.seed in first for trial in pending):
         return due
     return _pairs_due(evidence, _undecided(evidence, chosen), seeds, runs)
 
 
-def _pairs_due(evidence: Evidence, chosen: list[Cell], seeds: list[int], runs: int) -> list[tuple[Cell, int]]:
-    due: dict[tuple[int, int], tuple[Cell, int]] = {}
+def _pairs_due(
+    evidence: Evidence, chosen: list[Cell], seeds: list[int], runs: int, besides: Sequence[tuple[Cell, int]] = ()
+) -> list[tuple[Cell, int]]:
+    due = {(cell.number, seed): (cell, seed) for cell, seed in besides}
     for finalist in chosen:
         for place, seed in enumerate(seeds):
             # Taking turns at who goes first, so that a slow drift of the machine favours neither.

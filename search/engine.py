@@ -26,13 +26,15 @@ from nightlab.search.fidelity import due_at_low, guesses, screened_at_low
 from nightlab.search.history import Cell, History
 from nightlab.search.landscape import Landscape
 from nightlab.search.lattice import Lattice, Point
+from nightlab.search.leaving_out import RUNS_EACH, left_out, winner
 from nightlab.search.looks import standing
 from nightlab.search.low_runs import total_runs
 from nightlab.search.moves import joint_moves
-from nightlab.search.orthogonal import ArrayPlan, array_plan, predicted_best
+from nightlab.search.orthogonal import ArrayPlan, array_plan, predicted_best, rows_by_promise
+from nightlab.search.reasons import change_text, choice_reason, choice_variable
 from nightlab.search.refinement import Choice, Chooser, recipe, repeat_due, worth_trying
 from nightlab.search.screening import next_seed, opening_moves, settling_seeds
-from nightlab.search.space import SLUG_LENGTH, configuration_key, variable_slug, with_changes
+from nightlab.search.space import configuration_key, variable_slug, with_changes
 
 __all__ = ["lookahead", "propose"]
 
@@ -44,8 +46,6 @@ LEVELS_SCREENED = 2
 """Levels of each factor that are tried alone before anything is combined: both directions, or the two best guesses."""
 MOST_SCREENED_SHARE = 0.5
 """Share of what there is to explore that screening takes at most."""
-LEFT_OUT_RUNS = 2
-"""Runs of the winner without one of its changes, where budget is left."""
 EXPLORED = (Phase.SCREEN, Phase.COMBINE, Phase.REFINE)
 LATE_SHARE = 0.02
 """Share of exploration's runs that may still be out when the finalists are chosen."""
@@ -188,8 +188,8 @@ class _Planner:
     def _lendable(self) -> int:
         """Runs, those of this call among them, that leave enough for all that confirmation may need."""
         reserved = reserved_size(self.study, self._total_runs).runs - self._confirm_runs
-        changes = max((len(cell.changed) for cell in self._racing), default=0)
-        after = self._kept_for_looks() + LEFT_OUT_RUNS * changes if self._confirming else 0
+        left_out = self._kept_for_leaving_out(winner(self.evidence) if self._looking else None, *self._racing)
+        after = self._kept_for_looks() + left_out if self._confirming else 0
         planned = sum(proposal.phase == Phase.CONFIRM for proposal in self.proposals)
         kept = max(0, max(reserved, after) - planned)
         return max(0, self.history.runs_left - self.history.margin - kept)
@@ -334,28 +334,13 @@ class _Planner:
             # The array depends on all of screening; the slots try what comes after it meanwhile.
             return
         runs, experiments = self._left, self.history.experiments_left
-        for row in self._rows_by_promise(self.array):
-            reason = f"row {row} of {self.array.name}: {_change(self.array.changed(row), self.study)} together"
+        for row in rows_by_promise(self.evidence, self.landscape, self.array):
+            reason = f"row {row} of {self.array.name}: {change_text(self.array.changed(row), self.study)} together"
             self._add(self.array.changed(row), 0, Phase.COMBINE, reason, runs=runs, experiments=experiments)
         best = predicted_best(self.found, self.array) if not self.proposals and not self._waiting(Phase.COMBINE) else {}
         if best and self.evidence.cell(best) is None and not self._predicted_was_run(self.array):
-            reason = f"the main effects predict the best from {_change(best, self.study)} together"
+            reason = f"the main effects predict the best from {change_text(best, self.study)} together"
             self._add(best, 0, Phase.COMBINE, reason, runs=runs, experiments=experiments)
-
-    def _rows_by_promise(self, array: ArrayPlan) -> list[int]:
-        """Rows not yet run, those first whose single changes did best, so that a short budget sees the best ones."""
-        rows = [row for row in range(len(array.rows)) if self.evidence.cell(array.changed(row)) is None]
-        if not rows:
-            return []
-        changes = [change for column in array.columns for change in column]
-        points = [self.lattice.point_of({**self.study.parameters, **change.changed}) for change in changes]
-        known = [point for point in points if point]
-        told = dict(zip(known, self.landscape.gains(known)[0].tolist(), strict=True)) if known else {}
-        gains = {
-            id(change): told.get(point, 0.0) if point else 0.0 for change, point in zip(changes, points, strict=True)
-        }
-        promise = {row: sum(gains[id(change)] for change in array.made(row)) for row in rows}
-        return sorted(rows, key=lambda row: -promise[row])
 
     def _predicted_was_run(self, array: ArrayPlan) -> bool:
         combined = [trial.changed for trial in self.history.trials if trial.phase == Phase.COMBINE]
@@ -409,7 +394,7 @@ class _Planner:
             return False
         self._repeated.add(cell.number)
         seed = next_seed(cell)
-        reason = f"seed {seed} for {_change(cell.changed, self.study)}: {why}"
+        reason = f"seed {seed} for {change_text(cell.changed, self.study)}: {why}"
         return self._add(cell.changed, seed, Phase.REFINE, reason, runs=self._left)
 
     def _try(self, choice: Choice, phase: Phase) -> bool:
@@ -417,42 +402,15 @@ class _Planner:
         runs, experiments = self._left, self.history.experiments_left
         centre = self.landscape.incumbent if self.evidence.baseline.values else self.lattice.baseline
         changed = self.lattice.changed(choice.point)
-        reason = self._reason(choice, centre)
-        variable = "-".join(self._slug(axis, choice.point) for axis in choice.moved)[:SLUG_LENGTH].strip("-")
+        reason = choice_reason(self.lattice, choice, centre)
+        variable = choice_variable(self.lattice, choice)
         alone = self.lattice.axes[choice.moved[0]].factor.technique if len(choice.moved) == 1 else None
         return self._add(
-            changed, 0, phase, reason, runs=runs, experiments=experiments, variable=variable or None, technique=alone
+            changed, 0, phase, reason, runs=runs, experiments=experiments, variable=variable, technique=alone
         )
 
     def _moves(self, point: Point, centre: Point) -> tuple[int, ...]:
         return tuple(axis for axis in range(len(point)) if point[axis] != centre[axis])
-
-    def _slug(self, axis: int, point: Point) -> str:
-        factor, level = self.lattice.axes[axis].factor, self.lattice.axes[axis].level(point[axis])
-        return variable_slug(factor.name, self.study.parameters.get(factor.name, "off") if level is None else level)
-
-    def _reason(self, choice: Choice, centre: Point) -> str:
-        moves = ", ".join(self._move(axis, centre, choice.point) for axis in choice.moved)
-        base = self.lattice.changed(
-            self.lattice.moved(centre, *((a, self.lattice.axes[a].baseline) for a in choice.moved))
-        )
-        beside = f", beside {', '.join(f'{name} {value}' for name, value in base.items())}" if base else ""
-        if len(choice.moved) == 1:
-            factor = self.lattice.axes[choice.moved[0]].factor
-            return f"single change: {moves}{beside} ({factor.reason or 'next in order'})"
-        if choice.point == recipe(self.lattice):
-            return f"what catalog and lessons recommend, together: {moves}"
-        if choice.expected_improvement == 0.0:
-            return f"joint move: {moves}{beside} (before the baseline's value tells more)"
-        unit = f" {self.study.objective.unit}" if self.study.objective.unit else ""
-        return f"joint move: {moves}{beside} (the surrogate expects {choice.expected_improvement:.2g}{unit} of it)"
-
-    def _move(self, axis: int, centre: Point, point: Point) -> str:
-        factor = self.lattice.axes[axis].factor
-        names = [self.lattice.axes[axis].level(at) for at in (centre[axis], point[axis])]
-        own = self.study.parameters.get(factor.name, "as in the baseline")
-        before, after = (own if name is None else name for name in names)
-        return f"{factor.name} {before} → {after}"
 
     @cached_property
     def _confirm_runs(self) -> int:
@@ -477,7 +435,7 @@ class _Planner:
             chosen = [cell for cell in chosen if cell.number in self.evidence.confirming]
         seeds, left = self._fresh(size.seeds), self.history.runs_left
         for cell, seed in due_confirmations(self.evidence, chosen, seeds, left, at_once=self._at_once):
-            what = _change(cell.changed, self.study) if cell.changed else "the baseline beside the finalists"
+            what = change_text(cell.changed, self.study) if cell.changed else "the baseline beside the finalists"
             reason = f"confirm {what} on fresh seed {seed}"
             self._add(cell.changed, seed, Phase.CONFIRM, reason, runs=self.history.runs_left)
 
@@ -507,33 +465,31 @@ class _Planner:
     def _settle(self, runs: int) -> None:
         """What the winner needs of its changes, and which are without effect, from runs that nothing else needs."""
         limit = len(self.proposals) + max(0, runs)
-        self._leave_out(limit)
+        if self._looking:
+            # Another one may win by more: until that is known the runs are kept for whoever it is.
+            limit -= self._kept_for_leaving_out(winner(self.evidence))
+        else:
+            self._leave_out(limit)
         for cell, seed in settling_seeds(self.evidence):
-            reason = f"seed {seed} for {_change(cell.changed, self.study)}: is it without effect?"
+            reason = f"seed {seed} for {change_text(cell.changed, self.study)}: is it without effect?"
             self._add(cell.changed, seed, Phase.SCREEN, reason, runs=limit)
 
+    @property
+    def _looking(self) -> bool:
+        """Whether a run for confirmation is out or to come, so that more may be confirmed."""
+        return self._waiting(Phase.CONFIRM) or any(proposal.phase == Phase.CONFIRM for proposal in self.proposals)
+
     def _leave_out(self, limit: int) -> None:
-        """The winner without each of its changes: a change that it does as well without is no part of the recipe."""
-        winners = [cell for cell in self.evidence.changes if standing(self.evidence, cell) == "won"]
-        point = self.lattice.point_of(winners[0].parameters) if winners else None
-        if point is None:
-            return
-        bases = zip(self.lattice.axes, self.lattice.baseline, strict=True)
-        without = [
-            (axis.factor.name, self.lattice.moved(point, (index, base)))
-            for index, (axis, base) in enumerate(bases)
-            if point[index] != base
-        ]
-        for seed in range(LEFT_OUT_RUNS):
-            for name, other in without:
-                changed = self.lattice.changed(other)
-                cell = self.evidence.cell(changed) if changed else None
-                allowed = changed and self.lattice.allowed(other) and (cell is None or cell.sound or cell.pending)
-                if allowed and (cell is None or (seed not in cell.seeds and len(cell.trials) < LEFT_OUT_RUNS)):
-                    reason = f"the winner without its change of {name}, seed {seed}: does it need it?"
-                    variable = variable_slug("without", name)
-                    left = self.history.experiments_left
-                    self._add(changed, seed, Phase.REFINE, reason, runs=limit, experiments=left, variable=variable)
+        """The winner without each of its changes."""
+        whole, left = winner(self.evidence), self.history.experiments_left
+        for name, changed, seed in left_out(self.evidence, self.lattice, whole) if whole else ():
+            reason = f"the winner without its change of {name}, seed {seed}: does it need it?"
+            variable = variable_slug("without", name)
+            self._add(changed, seed, Phase.REFINE, reason, runs=limit, experiments=left, variable=variable)
+
+    @staticmethod
+    def _kept_for_leaving_out(*cells: Cell | None) -> int:
+        return RUNS_EACH * max((len(cell.changed) for cell in cells if cell), default=0)
 
     @cached_property
     def _repeated(self) -> set[int]:
@@ -585,7 +541,3 @@ class _Planner:
             return variable_slug(*next(iter(changed.items())))
         row = self.array.row_of(changed) if self.array else None
         return "combine-best" if row is None else f"combine-{row}"
-
-
-def _change(changed: dict[str, Scalar], study: Study) -> str:
-    return ", ".join(f"{name} {study.parameters[name]} → {value}" for name, value in changed.items())

@@ -18,7 +18,7 @@ from nightlab.search.effects import paired_effect
 from nightlab.search.evidence import Evidence
 from nightlab.search.history import Cell
 
-__all__ = ["Standing", "early_look", "last_look", "most_seeds", "standing"]
+__all__ = ["Standing", "early_look", "last_look", "most_seeds", "standing", "winning_effect"]
 
 SPENT = 0.8
 """Share of the risk that is planned with; the rest is for noise that is neither normal nor even, and for drift."""
@@ -91,3 +91,22 @@ def standing(evidence: Evidence, cell: Cell) -> Standing:
     if effect.low is not None and effect.low > line:
         return "won"
     return "open" if effect.delta > line else "out"
+
+
+def winning_effect(evidence: Evidence, cell: Cell) -> Effect | None:
+    """The effect by which a finalist has won, whatever budget is added: at its first look, or on all of its pairs."""
+    if cell.number not in evidence.confirming:
+        return None
+    stands = standing(evidence, cell)
+    if stands == "won":
+        return early_look(evidence, cell)
+    seeds = {trial.seed for trial in cell.trials if trial.phase == Phase.CONFIRM}
+    waiting = any(
+        trial.state == "pending" and trial.seed in seeds for side in (cell, evidence.baseline) for trial in side.trials
+    )
+    if stands == "out" or waiting or len(seeds) < most_seeds(evidence.study):
+        return None
+    effect = last_look(evidence, cell)
+    if effect is None or effect.low is None or effect.runs < evidence.study.search.confirm_seeds:
+        return None
+    return effect if effect.low > evidence.study.objective.min_effect else None

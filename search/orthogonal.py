@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from nightlab.configs.code import is_idea
 from nightlab.configs.study import Scalar, Study
 from nightlab.knowledge.records import Effect, Phase
 from nightlab.search.arrays import TWO_LEVEL, confounded_pairs, mixed_array, two_level_array
-from nightlab.search.confirmation import exploration_left
+from nightlab.search.confirmation import lendable
 from nightlab.search.effects import contrast_effect, contrast_error
 from nightlab.search.evidence import Evidence
 from nightlab.search.history import Cell, History, RankedFactor, Trial
@@ -28,6 +28,7 @@ __all__ = [
     "array_plan",
     "main_effects",
     "predicted_best",
+    "rows_by_promise",
     "second_levels",
     "winners",
 ]
@@ -168,7 +169,7 @@ def array_plan(study: Study, history: History) -> ArrayPlan | None:
     It depends only on what was planned before its first row, all of which had ended by then, so it stays the same
     while its rows come in.
     """
-    if exploration_left(study, history) < FEWEST_TO_COMBINE and all(t.phase != Phase.COMBINE for t in history.trials):
+    if lendable(study, history) < FEWEST_TO_COMBINE and all(t.phase != Phase.COMBINE for t in history.trials):
         return None
     first = next((i for i, t in enumerate(history.trials) if t.phase == Phase.COMBINE), len(history.trials))
     before = [trial for trial in history.trials[:first] if trial.phase in (Phase.BASELINE, Phase.SCREEN)]
@@ -182,7 +183,7 @@ def array_plan(study: Study, history: History) -> ArrayPlan | None:
     seconds = second_levels(landscape, ranked)
     plans = [plan for count in range(len(ranked), 1, -1) for plan in _plans(ranked[:count], seconds)]
     plans = [plan for plan in plans if not _has_forbidden_row(study, history, plan)]
-    affordable = _affordable(study, history, since)
+    affordable = _affordable(study, history, first)
     fitting = [plan for plan in plans if _new_rows(evidence, plan) <= int(affordable * _share(plan))]
     planned = {trial.number: trial.changed for trial in since if trial.phase == Phase.COMBINE}
     if not planned:
@@ -203,11 +204,16 @@ def _has_forbidden_row(study: Study, history: History, plan: ArrayPlan) -> bool:
     return bool(history.forbidden) and any(is_forbidden(history.forbidden, row) for row in rows)
 
 
-def _affordable(study: Study, history: History, since: list[Trial]) -> int:
-    """Runs that the rest of the budget has for exploration, where that is enough to combine anything."""
-    runs = exploration_left(study, history) + len(since)
+def _affordable(study: Study, history: History, first: int) -> int:
+    """Runs that exploration had left before trial number `first`, where that was enough to combine anything.
+
+    With those lent to slots that wait: they explore, too.
+    """
+    before, since = history.trials[:first], history.trials[first:]
+    runs = lendable(study, replace(history, trials=before, runs_left=history.runs_left + len(since)))
     if history.experiments_left is not None:
-        runs = min(runs, history.experiments_left + len({trial.number for trial in since}))
+        new = {trial.number for trial in since} - {trial.number for trial in before}
+        runs = min(runs, history.experiments_left + len(new))
     return runs if runs >= FEWEST_TO_COMBINE else 0
 
 
@@ -236,6 +242,21 @@ def _plans(changes: list[SingleChange], seconds: Mapping[str, SingleChange]) -> 
     threes = [(change, seconds[change.factor.name]) for change in changes if change.factor.name in seconds]
     rows = mixed_array(len(twos), len(threes)) if len(threes) >= FEWEST_THREE_LEVEL else None
     return [ArrayPlan((*((change,) for change in twos), *threes), rows), *plans] if rows else plans
+
+
+def rows_by_promise(evidence: Evidence, landscape: Landscape, plan: ArrayPlan) -> list[int]:
+    """Rows not yet run, those first whose single changes did best, so that a short budget sees the best ones."""
+    rows = [row for row in range(len(plan.rows)) if evidence.cell(plan.changed(row)) is None]
+    if not rows:
+        return []
+    lattice = landscape.lattice
+    changes = [change for column in plan.columns for change in column]
+    points = [lattice.point_of({**lattice.study.parameters, **change.changed}) for change in changes]
+    known = [point for point in points if point]
+    told = dict(zip(known, landscape.gains(known)[0].tolist(), strict=True)) if known else {}
+    gains = {id(change): told.get(point, 0.0) if point else 0.0 for change, point in zip(changes, points, strict=True)}
+    promise = {row: sum(gains[id(change)] for change in plan.made(row)) for row in rows}
+    return sorted(rows, key=lambda row: -promise[row])
 
 
 def main_effects(study: Study, history: History) -> list[MainEffect]:

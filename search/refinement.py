@@ -17,7 +17,7 @@ from nightlab.search.landscape import Landscape
 from nightlab.search.lattice import Lattice, Point
 from nightlab.search.moves import MOST_PAIRS, beyond, cliffs, joint_moves, jumps, single_moves
 
-__all__ = ["Choice", "Chooser", "choose", "recipe", "repeat_due", "trust", "worth_trying"]
+__all__ = ["Choice", "Chooser", "recipe", "repeat_due", "trust", "worth_trying"]
 
 PRIOR_WEIGHT = 4.0
 """πBO's β: how much ln of the prior odds counts at the first value."""
@@ -96,22 +96,6 @@ class Chooser:
         place = self._places[choice.point]
         self._fantasy.add(place)
         self._prior[place] = -math.inf
-
-
-def choose(
-    landscape: Landscape,
-    pending: Sequence[Point],
-    count: int,
-    seed: int,
-    *,
-    alone: bool,
-) -> list[Choice]:
-    """Up to `count` configurations, best first, each as `Chooser.best` gives it."""
-    chooser, chosen = Chooser(landscape, pending, seed, alone=alone), list[Choice]()
-    while len(chosen) < count and (choice := chooser.best()):
-        chooser.take(choice)
-        chosen.append(choice)
-    return chosen
 
 
 def _moved(point: Point, centre: Point) -> tuple[int, ...]:

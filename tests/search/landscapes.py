@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from nightlab.configs.study import Factor, Scalar
@@ -10,8 +10,9 @@ from nightlab.knowledge.records import Phase
 from nightlab.search.evidence import Evidence
 from nightlab.search.history import RankedFactor, Trial
 from nightlab.search.landscape import Landscape
-from nightlab.search.lattice import Lattice
+from nightlab.search.lattice import Lattice, Point
 from nightlab.search.ranking import rank_factors
+from nightlab.search.refinement import Choice, Chooser
 from tests.search.simulate import make_study
 
 PARAMETERS: dict[str, Scalar] = {"lr": 1.0, "act": "tanh", "ema": False, "decay": 0.1}
@@ -46,3 +47,12 @@ def landscape_of(
     trials = [trial(number, changed, value) for number, (changed, value) in enumerate(told)]
     trials += [trial(100 + number, changed, None, out=True) for number, changed in enumerate(out)]
     return Landscape.of(Lattice.of(STUDY, factors, forbidden), Evidence.of(STUDY, trials))
+
+
+def choose(landscape: Landscape, pending: Sequence[Point], count: int, seed: int, *, alone: bool) -> list[Choice]:
+    """Up to `count` configurations, best first, each as `Chooser.best` gives it."""
+    chooser, chosen = Chooser(landscape, pending, seed, alone=alone), list[Choice]()
+    while len(chosen) < count and (choice := chooser.best()):
+        chooser.take(choice)
+        chosen.append(choice)
+    return chosen

@@ -11,7 +11,13 @@ import pytest
 from nightlab.configs.study import Factor, Study
 from nightlab.knowledge.records import Phase, VerdictKind
 from nightlab.search.belief import judge
-from nightlab.search.confirmation import confirmation_size, due_confirmations, finalists, reserved_size
+from nightlab.search.confirmation import (
+    confirmation_size,
+    due_confirmations,
+    finalists,
+    needs_no_first_look,
+    reserved_size,
+)
 from nightlab.search.evidence import Evidence
 from nightlab.search.history import History, Trial
 from nightlab.search.looks import early_look, last_look, standing
@@ -40,8 +46,9 @@ def evidence(*trials: Trial, study: Study = STUDY) -> Evidence:
     return Evidence.of(study, trials)
 
 
-def due(seen: Evidence, number: int = 1, runs: int = 100) -> list[tuple[int, int]]:
-    return [(cell.number, seed) for cell, seed in due_confirmations(seen, finalists(seen, number), SEEDS, runs)]
+def due(seen: Evidence, number: int = 1, runs: int = 100, *, at_once: bool = False) -> list[tuple[int, int]]:
+    chosen = finalists(seen, number)
+    return [(cell.number, seed) for cell, seed in due_confirmations(seen, chosen, SEEDS, runs, at_once=at_once)]
 
 
 @pytest.mark.parametrize(
@@ -66,6 +73,28 @@ def test_the_first_pairs_take_turns_and_come_before_any_further_seed() -> None:
     three = [*fresh(1, 3.0, 3.1, 2.9), *fresh(2, 2.9, 2.0)]
     waiting = run(2, 1002, None, Phase.CONFIRM, pending=True)
     assert due(evidence(*BASE, *FOUND, *three, waiting)) == [], "the first look is still to come"
+
+
+def test_where_waiting_is_dear_all_pairs_start_at_once_but_the_first_look_still_decides() -> None:
+    both = due(evidence(*BASE, *FOUND), number=2, at_once=True)
+    assert both[:9] == due(evidence(*BASE, *FOUND), number=2), "everyone's first pairs come first"
+    assert sorted(both) == [(number, seed) for number in (0, 1, 2) for seed in SEEDS]
+    base, waiting = [*BASE, *FOUND, *fresh(1, 3.0, 3.4)], run(2, 1002, None, Phase.CONFIRM, pending=True)
+    begun = evidence(*base, *fresh(2, 2.8, 2.4), waiting)
+    assert due(begun) == [(0, 1002)]
+    assert due(begun, at_once=True)[1:3] == [(1, 1003), (0, 1003)] and len(due(begun, at_once=True)) == 11
+    assert due(begun, at_once=True, runs=4) == [(0, 1002), (1, 1003), (0, 1003)], "whole pairs only"
+    out = evidence(*base, run(1, 1002, 2.6, Phase.CONFIRM), *fresh(2, 3.3, 3.6, 3.0))
+    assert all(number != 1 for number, _ in due(out, at_once=True))
+
+
+def test_waiting_for_the_first_look_is_dear_where_confirmation_is_small_and_slots_are_many() -> None:
+    def is_dear(slots: int, total: int) -> bool:
+        backend = STUDY.backend.model_copy(update={"slots": slots})
+        return needs_no_first_look(STUDY.model_copy(update={"backend": backend}), total)
+
+    # Two finalists: nineteen runs, nine of them before the first look.
+    assert [is_dear(9, 228), is_dear(9, 227), is_dear(8, 228)] == [True, False, False]
 
 
 def test_an_undecided_finalist_goes_on_a_clear_one_does_not() -> None:

@@ -7,8 +7,7 @@ import numpy as np
 from nightlab.configs.study import Scalar
 from nightlab.search.lattice import Point
 from nightlab.search.moves import FARTHEST, FARTHEST_IN_PAIR, beyond, cliffs, joint_moves, jumps, single_moves
-from nightlab.search.refinement import choose
-from tests.search.landscapes import Told, landscape_of
+from tests.search.landscapes import Told, choose, landscape_of
 
 LATTICE = landscape_of([({}, 1.0)]).lattice
 SIZES = [len(axis.settings) for axis in LATTICE.axes]

@@ -8,8 +8,8 @@ import pytest
 
 from nightlab.configs.study import Scalar
 from nightlab.search.history import RankedFactor
-from nightlab.search.refinement import Choice, Chooser, choose, recipe, repeat_due, trust, worth_trying
-from tests.search.landscapes import RANKED, Told, landscape_of
+from nightlab.search.refinement import Choice, Chooser, recipe, repeat_due, trust, worth_trying
+from tests.search.landscapes import RANKED, Told, choose, landscape_of
 
 BASELINE: list[Told] = [({}, 1.0), ({}, 1.1), ({}, 0.9)]
 
