@@ -26,12 +26,12 @@ def tidy_checkpoints(lab: Lab, experiment: Experiment, verdict: Verdict | None) 
     freed, removed = 0, 0
     for run in lab.ledger.runs(experiment.number, states=ENDED):
         output = lab.paths.job(run.number, run.seed, run.attempt).output
-        found = find_checkpoints(output)
-        best = _best(lab, found)
-        given_up = _given_up(lab, experiment, found, best, is_winner=is_winner)
         drop_weights = not (lab.study.checkpoints.final_weights or is_winner or not experiment.changed)
-        weights = find_weights(output) if drop_weights else []
         try:
+            found = find_checkpoints(output)
+            best = _best(lab, found)
+            given_up = _given_up(lab, experiment, found, best, is_winner=is_winner)
+            weights = find_weights(output) if drop_weights else []
             freed += remove(output, given_up, weights)
         except OSError as error:
             lab.ledger.add_event("checkpoints", f"seed {run.seed}: could not be removed: {error}", experiment.number)

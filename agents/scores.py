@@ -11,6 +11,7 @@ from nightlab.agents.context import Lab
 from nightlab.configs.files import write_atomically
 from nightlab.configs.paths import JobPaths
 from nightlab.knowledge.records import Experiment
+from nightlab.search.low_runs import is_low
 from nightlab.tools.metrics.base import Reading
 from nightlab.tools.redaction import Redactor
 
@@ -59,9 +60,12 @@ def kept_scores(paths: JobPaths) -> dict[str, dict[str, Any]]:
 
 
 def check_examples(lab: Lab, experiment: Experiment, paths: JobPaths) -> list[str]:
-    """Why each of the lab's own scores is no fair comparison: another number of examples than any baseline run had."""
+    """Why each of the lab's own scores is no fair comparison: another number of examples than any baseline run had.
+
+    A run at low fidelity may have fewer: of LLaMA-Factory's `max_samples` the evaluation gets no more either.
+    """
     scored = [name for name, source in lab.study.metrics.items() if source.score]
-    if not scored or experiment.number == 0:
+    if not scored or experiment.number == 0 or is_low(lab.study, experiment.changed):
         return []
     baseline = [kept_scores(lab.paths.job(0, run.seed, run.attempt)) for run in lab.ledger.runs(0)]
     ours = kept_scores(paths)

@@ -99,8 +99,8 @@ def submit_stresses(lab: Lab) -> None:
             return
         paths = lab.paths.stress(one.number, one.check, one.repeat, one.losses + 1)
         tree = lab.paths.worktree(one.number, replica=f"stress-{one.check}-{one.repeat}")
-        intended = {"slot": slot, "directory": str(paths.directory), "worktree": str(tree)}
-        _submit(lab, lab.ledger.update_stress(one.key, state=StressState.INTENDED, **intended))
+        place = {"slot": slot, "directory": str(paths.directory), "worktree": str(tree)}
+        _submit(lab, lab.ledger.update_stress(one.key, state=StressState.INTENDED, **place))
 
 
 def _submit(lab: Lab, stress: Stress) -> None:

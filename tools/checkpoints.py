@@ -6,7 +6,6 @@ its last `trainer_state.json` nobody could tell afterwards how the run went.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -15,6 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from nightlab.errors import MetricError
+from nightlab.tools.metrics.files import load_json
+from nightlab.tools.metrics.steps import number_of
 
 __all__ = ["Checkpoint", "best_of", "find_checkpoints", "find_weights", "remove", "to_remove"]
 
@@ -37,7 +40,10 @@ class Checkpoint:
 
 
 def find_checkpoints(output: Path) -> list[Checkpoint]:
-    """Those in the output folder and what lies in it, by step; none where the folder itself is a link."""
+    """Those in the output folder and what lies in it, by step; none where the folder itself is a link.
+
+    Raises OSError.
+    """
     return sorted(
         Checkpoint(int(match[1]), folder)
         for folder in _folders(output)
@@ -46,7 +52,7 @@ def find_checkpoints(output: Path) -> list[Checkpoint]:
 
 
 def find_weights(output: Path) -> list[Path]:
-    """Files of weights directly in the output folder, which a trainer writes at its end."""
+    """Files of weights directly in the output folder, which a trainer writes at its end. Raises OSError."""
     if output.is_symlink() or not output.is_dir():
         return []
     files = (entry for entry in output.iterdir() if not entry.is_symlink() and entry.is_file())
@@ -77,10 +83,11 @@ def best_of(checkpoints: Sequence[Checkpoint], metric: str, *, maximize: bool) -
     named = next((one for one in checkpoints if one.folder.name == chosen), None)
     if named:
         return named
-    history = [entry for entry in state.get("log_history") or () if isinstance(entry, dict)]
+    logged = state.get("log_history")
+    history = [entry for entry in logged if isinstance(entry, dict)] if isinstance(logged, list) else []
     for key, is_better_high in ((metric, maximize), (f"eval_{metric}", maximize), ("eval_loss", False)):
-        logged = {entry.get("step"): entry[key] for entry in history if _is_number(entry.get(key))}
-        rated = [(logged[one.step], one) for one in checkpoints if one.step in logged]
+        values = {number_of(entry.get("step")): _finite(entry.get(key)) for entry in history if key in entry}
+        rated = [(value, one) for one in checkpoints if (value := values.get(one.step)) is not None]
         if rated:
             # Of equals the earlier one: it took fewer steps.
             return min(rated, key=lambda pair: (-pair[0] if is_better_high else pair[0], pair[1].step))[1]
@@ -92,16 +99,17 @@ def _state_of(checkpoints: Sequence[Checkpoint]) -> dict[str, Any]:
     last = checkpoints[-1].folder
     for file in (last.parent / STATE, last / STATE):
         try:
-            state = json.loads(file.read_bytes())
-        except (OSError, ValueError):
+            state = load_json(file)
+        except (OSError, MetricError):
             continue
         if isinstance(state, dict):
             return state
     return {}
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _finite(value: object) -> float | None:
+    number = number_of(value)
+    return number if number is not None and math.isfinite(number) else None
 
 
 def to_remove(checkpoints: Sequence[Checkpoint], best: Checkpoint | None, keep: Keep) -> list[Checkpoint]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 
 from nightlab.agents.cards import CARD, result_files
 from nightlab.agents.context import Lab
-from nightlab.agents.scores import kept_scores
+from nightlab.agents.scores import check_examples, kept_scores
+from nightlab.configs.fidelity import FidelitySettings
 from nightlab.configs.paths import JobPaths
 from nightlab.knowledge.records import Run, RunState
 from tests.agents.lab import executed, new_lab, planned
@@ -80,6 +82,12 @@ def test_a_run_that_scores_other_examples_than_the_baseline_is_rejected(lab: Lab
     (fewer,) = executed(lab, planned(lab, {"width": 64}))
     assert fewer.state is RunState.REJECTED
     assert fewer.detail == "em was scored on 5 examples, the baseline's on 10"
+    experiment = lab.ledger.experiment(fewer.number)
+    assert check_examples(lab, experiment, folder_of(lab, fewer)) == [fewer.detail]
+    cheap = FidelitySettings(parameter="width", low=64)
+    search = lab.study.search.model_copy(update={"fidelity": cheap})
+    looking = replace(lab, study=lab.study.model_copy(update={"search": search}))
+    assert check_examples(looking, experiment, folder_of(lab, fewer)) == [], "only looked at, with less data"
 
 
 def test_an_empty_file_is_a_failure(lab: Lab) -> None:

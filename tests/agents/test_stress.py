@@ -117,3 +117,14 @@ def test_a_repeat_without_a_value_has_failed(tmp_path: Path) -> None:
         for one in finished(lab):
             why = [*told.values()][int(one.check[-1])]
             assert one.state is StressState.FAILED and why in one.detail and one.values == {}
+
+
+def test_an_intent_for_a_slot_that_is_gone_takes_another(tmp_path: Path) -> None:
+    with lab_under_stress(tmp_path, backend={"slots": 1}) as (lab, gate):
+        gate.touch()
+        # As if the lab had been killed before it submitted, and begun again with fewer slots.
+        first = lab.ledger.stresses()[0]
+        lab.ledger.update_stress(first.key, state=StressState.INTENDED, slot=3, directory=str(tmp_path / "gone"))
+        submit_stresses(lab)
+        assert [(one.key, one.slot) for one in lab.ledger.stresses(states=(StressState.RUNNING,))] == [(first.key, 0)]
+        finished(lab)

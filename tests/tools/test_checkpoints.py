@@ -149,3 +149,22 @@ def test_final_weights(output: Path, tmp_path: Path) -> None:
     assert 10_000 <= remove(output, [], found) < 30_000, "what has another name frees nothing"
     assert (tmp_path / "base.bin").is_file()
     assert find_weights(output) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"log_history": 5}',
+        '{"log_history": [{"step": [3], "loss": 0.1}, {"step": {}, "loss": 0.2}, {"step": "3", "loss": 1e999}]}',
+        '{"log_history": [{"step": 3, "loss": 1%s}]}' % ("0" * 400),
+        "[" * 100_000,
+    ],
+)
+def test_a_state_of_nonsense_tells_nothing(output: Path, text: str) -> None:
+    (output / "trainer_state.json").write_text(text, encoding="utf-8")
+    assert best(output) == 100
+
+
+def test_a_state_that_is_no_file_is_not_waited_for(output: Path) -> None:
+    os.mkfifo(output / "trainer_state.json")
+    assert best(output) == 100

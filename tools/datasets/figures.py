@@ -126,3 +126,5 @@ class DataFigures:
     """How tokens were counted."""
     told: str
     """How languages were told."""
+    without_rows: tuple[str, ...] = ()
+    """Sets of a side whose files hold no row at all."""

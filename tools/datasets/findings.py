@@ -64,6 +64,8 @@ def data_findings(
         found += _of_evaluation(figures.eval)
     if figures.train and figures.eval:
         found += _shift(figures.train, figures.eval)
+    if figures.without_rows:
+        found.append(Finding("data", f"No row is in {', '.join(figures.without_rows)}.", is_loud=True))
     found.append(Finding("data", f"Tokens {figures.counted}; languages {figures.told}."))
     return sorted(found, key=lambda finding: not finding.is_loud)
 

@@ -120,6 +120,7 @@ def measure_data(settings: DataSettings, root: Path, *, window: int | None = Non
         window,
         counter.how,
         language_shares([])[1],
+        tuple(name for side in (train, evaluation) if not side.rows for name in side.names),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ LONGEST_READ = 256 * 1024**2
 BLOCKS = 64
 CHUNK = 1 << 16
 LONGEST_ROW = 16 * 1024**2
+_BETWEEN = re.compile(r"[ \t\r\n,]*")
 
 
 @dataclass(frozen=True)
@@ -83,24 +85,25 @@ def _objects(file: Path) -> Iterator[Row]:
 
 def _array(file: Path) -> Iterator[Row]:
     """The items of one JSON array, each as soon as it is whole; the text behind a fault is not read."""
-    decoder, buffer, number, read = json.JSONDecoder(), "", 0, 0
+    decoder, number, read = json.JSONDecoder(), 0, 0
     with _open(file) as text:
-        buffer = text.read(CHUNK).lstrip()[1:]
+        buffer, start = text.read(CHUNK).lstrip(), 1
         while True:
-            buffer = buffer.lstrip(" \t\r\n,")
-            if buffer.startswith("]") or read > LONGEST_READ:
+            start = _BETWEEN.match(buffer, start).end()  # type: ignore[union-attr]
+            if buffer.startswith("]", start) or read + start > LONGEST_READ:
                 return
             try:
-                value, end = decoder.raw_decode(buffer)
+                value, end = decoder.raw_decode(buffer, start)
             except (ValueError, RecursionError):
                 # It may only be cut: the buffer doubles, so that a long item is not parsed once a chunk.
+                read, buffer, start = read + start, buffer[start:], 0
                 more = text.read(max(CHUNK, len(buffer)))
                 if not more or len(buffer) > LONGEST_ROW:
                     yield Row(number + 1, fault="is no JSON: nothing behind it can be read")
                     return
                 buffer += more
                 continue
-            number, read, buffer = number + 1, read + end, buffer[end:]
+            number, start = number + 1, end
             yield Row(number, value)
 
 
@@ -109,7 +112,11 @@ def _table(file: Path, delimiter: str) -> Iterator[Row]:
     csv.field_size_limit(LONGEST_ROW)
     with _open(file) as text:
         lines = csv.reader(text, delimiter=delimiter)
-        number, header = 0, next(lines, None) or []
+        try:
+            number, header = 0, next(lines, None) or []
+        except csv.Error as error:
+            yield Row(1, fault=f"is no table: {error}")
+            return
         while text.buffer.tell() <= LONGEST_READ:
             number += 1
             try:

@@ -16,6 +16,10 @@ _LOSS = re.compile(
     r"""([-+]?(?:[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?|nan\b|inf(?:inity)?\b))""",
     re.IGNORECASE,
 )
+_HELD_OUT = re.compile(
+    r"(?<![^\W_])(?:val(?:id(?:ation)?)?|eval(?:uation)?|test(?:ing)?|dev|holdout)\W{1,5}$", re.IGNORECASE
+)
+LONGEST_WORD = 16
 LONGEST_LINE = 4096
 LONGEST_READ = 1 << 20
 
@@ -25,12 +29,20 @@ _REWARDED = re.compile(rb"""["'](?:reward|reward_std|frac_reward_zero_std|reward
 
 
 def _loss_in(line: bytes) -> float | None:
-    """The loss that a line states; of a line of reinforcement learning only one that is not finite."""
+    """The training loss that a line states; of a line of reinforcement learning only one that is not finite.
+
+    A held-out loss (`val loss: 0.5`) counts only where it is not finite: it may rise while a model learns.
+    """
     if b"loss" not in line.lower():
         return None
-    match = _LOSS.search(line.decode("utf-8", "replace"))
-    loss = float(match.group(1)) if match else None
-    return None if loss is not None and math.isfinite(loss) and _REWARDED.search(line) else loss
+    text = line.decode("utf-8", "replace")
+    for match in _LOSS.finditer(text):
+        loss = float(match[1])
+        if not math.isfinite(loss):
+            return loss
+        if not _HELD_OUT.search(text, max(0, match.start() - LONGEST_WORD), match.start()):
+            return None if _REWARDED.search(line) else loss
+    return None
 
 
 def all_losses(log: Path) -> Iterator[float]:

@@ -60,6 +60,8 @@ def _step_of(node: object, names: Iterable[str]) -> float | None:
 
 def load_json(path: Path) -> object:
     """The content of a JSON file of at most 32 MiB. Raises OSError, and MetricError with cause `metric-unreadable`."""
+    if not path.is_file() and path.exists():
+        raise MetricError("is not a regular file", cause="metric-unreadable")
     if path.stat().st_size > _JSON_FILE_LIMIT_BYTES:
         raise MetricError("is larger than 32 MiB; write the metric to a small file", cause="metric-unreadable")
     try:

@@ -33,6 +33,9 @@ SMALLEST_RISE = 1.0
 """A loss that is close to nothing may grow by any factor; in nats a rise of less than this is not yet a divergence."""
 HOPELESS_LOSS = HOPELESS_GRADIENT = 1000.0
 """Nats a token: a model that knows nothing has the logarithm of its vocabulary, 12 for the largest."""
+COLLAPSED_LOSS = 6.0
+"""Nats a token: a guess among 400; no model that knew more when it began may end there."""
+FEWEST_COLLAPSED_POINTS, FELL = 5, 0.9
 
 
 @dataclass
@@ -146,7 +149,8 @@ def sickness(
     """Why the run is a failure whatever it reports; None where it trained, well or not.
 
     It has diverged when its loss ends at `factor` times where it began and above its whole first fifth, by more than
-    `SMALLEST_RISE`, while no evaluation says otherwise. None for `factor` or False for `non_finite`: not looked at.
+    `SMALLEST_RISE`, while no evaluation says otherwise. A language model's has also where it never fell and levels out
+    above `COLLAPSED_LOSS`. None for `factor` or False for `non_finite`: not looked at.
     """
     if not course.losses:
         return None
@@ -154,7 +158,7 @@ def sickness(
         return found
     if factor is None or course.is_rewarded:
         return None
-    if is_language_model and (found := _hopeless(course)):
+    if is_language_model and (found := _hopeless(course) or _collapsed(course)):
         return found
     return _diverged(course, factor)
 
@@ -179,14 +183,34 @@ def _hopeless(course: Course) -> Sickness | None:
     return Sickness(DIVERGED, text, "loss_diverge")
 
 
+def _collapsed(course: Course) -> Sickness | None:
+    """Of a trainer's language model: its loss never fell, rose, and stays where next to nothing is known."""
+    finite = [loss for loss in course.losses if math.isfinite(loss)]
+    if not course.from_trainer or len(finite) < FEWEST_COLLAPSED_POINTS or _has_learned(course):
+        return None
+    first, end = finite[0], _end_of(finite)
+    fell = min(finite) < FELL * first or end < FELL * statistics.median(finite[len(finite) // 5 :])
+    if fell or end < COLLAPSED_LOSS or end - first < SMALLEST_RISE:
+        return None
+    text = f"the loss began at {first:.4g}, never fell and ended at {end:.4g}; a model that knows nothing has about 12"
+    return Sickness(DIVERGED, text, "loss_diverge")
+
+
+def _end_of(finite: list[float]) -> float:
+    return statistics.median(finite[-max(LAST, len(finite) // 10) :])
+
+
+def _has_learned(course: Course) -> bool:
+    return len(course.eval_losses) > 1 and course.eval_losses[-1] < course.eval_losses[0]
+
+
 def _diverged(course: Course, factor: float) -> Sickness | None:
     finite = [loss for loss in course.losses if math.isfinite(loss)]
     if len(finite) < (FEWEST_POINTS if course.from_trainer else FEWEST_PLAIN_POINTS) or min(finite) <= 0:
         return None
     first = finite[0]
     opening = max(finite[: max(1, len(finite) // 5)])
-    end = statistics.median(finite[-max(LAST, len(finite) // 10) :])
-    learned = len(course.eval_losses) > 1 and course.eval_losses[-1] < course.eval_losses[0]
-    if learned or end < factor * first or end < opening or end - first < SMALLEST_RISE:
+    end = _end_of(finite)
+    if _has_learned(course) or end < factor * first or end < opening or end - first < SMALLEST_RISE:
         return None
     return Sickness(DIVERGED, f"the loss began at {first:.4g} and ended at {end:.4g}", "loss_diverge")

@@ -67,6 +67,7 @@ _CLAIMED_IN_CLAUSE = re.compile(
 )
 _SPLITS = "train|training|val|valid|validation|eval|evaluation|test|testing|dev|holdout"
 _SPLIT_WORD = re.compile(rf"(?<![\w./-])(?:{_SPLITS})(?![\w./-])", re.I)
+_LONGEST_WORD = 256
 _SPLIT_PART = re.compile(rf"(?:^|[\W_])(?:{_SPLITS})(?:[\W_]|$)", re.I)
 
 
@@ -136,14 +137,11 @@ def _absent(name: str, look_alike: str | None) -> MetricError:
 def _scan(line: str, pattern: re.Pattern[str]) -> Iterator[Statement | None]:
     """Statements in one line; None stands for a look-alike."""
     body = line[prefix.end() :] if (prefix := _LOG_PREFIX.match(line)) else line
+    before = _Before(body)
     for match in pattern.finditer(body):
-        before = body[: match.start()].rstrip(_QUOTES)
+        before.read_to(match.start())
         text = _value_text(match)
-        if text is None or _is_other_quantity(before):
-            yield None
-        else:
-            splits = _SPLIT_WORD.findall(before)
-            yield Statement(text, splits[-1].lower() if splits else None)
+        yield None if text is None or before.is_other_quantity() else Statement(text, before.split)
 
 
 def _value_text(match: re.Match[str]) -> str | None:
@@ -158,13 +156,32 @@ def _value_text(match: re.Match[str]) -> str | None:
     return text
 
 
-def _is_other_quantity(before: str) -> bool:
-    if before.count("{") - before.count("}") > 1:
-        return True
-    if before and before[-1].isspace() and before.split() and not _is_neutral(before.split()[-1]):
-        return True
-    clause = re.split(r"[,;|]", before)[-1]
-    return bool(_CLAIMED_ANYWHERE.search(before) or _CLAIMED_IN_CLAUSE.search(clause))
+class _Before:
+    """What stands before a name, each sign read once: a line may hold thousands of statements."""
+
+    def __init__(self, line: str) -> None:
+        self.split: str | None = None
+        """The last split that is named."""
+        self._line = line
+        self._end = self._depth = 0
+        self._is_claimed = self._is_clause_claimed = False
+
+    def read_to(self, end: int) -> None:
+        line, start = self._line, self._end
+        self._depth += line.count("{", start, end) - line.count("}", start, end)
+        self._is_claimed = self._is_claimed or _CLAIMED_ANYWHERE.search(line, start, end) is not None
+        for found in _SPLIT_WORD.finditer(line, start, end):
+            self.split = found[0].lower()
+        clause = max(line.rfind(mark, start, end) for mark in ",;|") + 1
+        is_claimed = _CLAIMED_IN_CLAUSE.search(line, max(start, clause), end) is not None
+        self._is_clause_claimed = is_claimed or (self._is_clause_claimed and not clause)
+        self._end = end
+
+    def is_other_quantity(self) -> bool:
+        last = self._line[max(0, self._end - _LONGEST_WORD) : self._end].rstrip(_QUOTES)
+        if last and last[-1].isspace() and last.split() and not _is_neutral(last.split()[-1]):
+            return True
+        return self._depth > 1 or self._is_claimed or self._is_clause_claimed
 
 
 def _is_neutral(word: str) -> bool:

@@ -20,7 +20,9 @@ _DELIMITERS = (b" ", b"\t", b",", b";", b"|")
 
 # Colours and erasures may stand inside a word; cursor movements separate words.
 # Styles, and strings a terminal takes in without showing them (OSC, DCS, SOS, PM, APC): no reader must believe those.
-_STYLE = re.compile(r"\x1b\[[0-9;:]*[mK]|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)")
+_STRING = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*+"
+# A string without an end stays as it is, and is passed over at once: each of its signs may begin another.
+_STYLE = re.compile(rf"\x1b\[[0-9;:]*[mK]|{_STRING}(?:\x07|\x1b\\|\x9c)|(?P<endless>{_STRING})")
 _MOVEMENT = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[0-Z\\^-~]|[ -/]+[0-~])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -33,7 +35,7 @@ def search_word(name: str) -> str:
 def clean(text: str) -> str:
     """The text without terminal escape sequences and control characters."""
     if _CONTROL.search(text):
-        text = _CONTROL.sub(" ", _MOVEMENT.sub(" ", _STYLE.sub("", text)))
+        text = _CONTROL.sub(" ", _MOVEMENT.sub(" ", _STYLE.sub(lambda found: found["endless"] or "", text)))
     return text.removeprefix("\ufeff")
 
 

@@ -88,9 +88,10 @@ def names_between(edges: list[float]) -> list[str]:
 
 def as_text(value: object) -> str:
     """Text as it is, nothing for null, anything else as JSON; halves of characters become question marks."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-8", "replace").decode()
 
 
 def key_of(name: str) -> int:

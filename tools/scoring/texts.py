@@ -31,7 +31,9 @@ def language_of(labels: Iterable[str]) -> Language:
 
 def without_thoughts(text: str) -> str:
     """The text without `<think>…</think>`. A thought may have begun in the prompt, or have been cut off at its end."""
-    text = _THOUGHT.sub("", text)
+    # Behind the last end there is nothing to look for: a model that loops may begin thoughts without end.
+    closed, end, rest = text.rpartition("</think>")
+    text = _THOUGHT.sub("", closed + end) + rest
     return text.rpartition("</think>")[2].partition("<think>")[0]
 
 

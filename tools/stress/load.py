@@ -206,7 +206,7 @@ def _prompt(file: Path, number: int, line: str) -> Messages:
         return [{"role": "user", "content": line}]
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StressError(f"{file}:{number}: is no JSON object (mend or remove the line)") from error
     if isinstance(row.get("messages"), list):
         return [one for one in row["messages"] if isinstance(one, dict)]

@@ -80,6 +80,8 @@ def make_slices(file: Path, out: Path, rules: SliceRules | None = None) -> Slice
     The file is read three times, a row at a time; rows that cannot be read are counted and left out.
     """
     rules = rules or SliceRules()
+    if not file.exists():
+        raise StressError(f"{file}: does not exist")
     if file.suffix.lower() not in SUFFIXES:
         raise StressError(f"{file}: is none of {', '.join(SUFFIXES)} (save it as .jsonl)")
     try:
@@ -123,14 +125,15 @@ def _with_noise(text: str, share: float, chance: random.Random) -> str:
     if not places:
         return text
     chosen = sorted(chance.sample(places, max(1, round(share * len(places)))), reverse=True)
-    # From the end, so that the places before stay where they are.
+    pieces, behind = [], len(text)
     for start, end in chosen:
         change = chance.choice((_slip, _swap, _drop, _double, _case, _space, _punctuation))
         word = text[start:end]
         changed = change(word, chance)
         # Some changes leave some words as they are: no capitals in that script, no neighbours on the keyboard.
-        text = text[:start] + (changed if changed != word else word + word[-1]) + text[end:]
-    return text
+        pieces += [text[end:behind], changed if changed != word else word + word[-1]]
+        behind = start
+    return text[:behind] + "".join(reversed(pieces))
 
 
 def _slip(word: str, chance: random.Random) -> str:

@@ -25,6 +25,8 @@ __all__ = [
     "DEFAULT",
     "JsonOption",
     "StudyOption",
+    "checked_output",
+    "checked_url",
     "command",
     "console",
     "experiment_of",
@@ -98,6 +100,32 @@ def person() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user id without a name
         return "unknown"
+
+
+def checked_output(path: Path, *, is_folder: bool = False) -> Path:
+    """What a command is to write, looked at before its work. Raises ConfigError where it could not be written."""
+    from nightlab.errors import ConfigError, Fault
+
+    there = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if there == path and not is_folder and path.is_dir():
+        raise ConfigError(Fault("is a folder", file=path, mend="name a file"))
+    if (there != path or is_folder) and not there.is_dir():
+        raise ConfigError(
+            Fault(f"cannot be written: {short(there)} is no folder", file=path, mend="name another place")
+        )
+    if not os.access(there, os.W_OK):
+        raise ConfigError(Fault(f"cannot be written: {short(there)} may not be changed by you", file=path))
+    return path
+
+
+def checked_url(url: str) -> str:
+    """The URL given as `--base-url`. Raises ConfigError for what is no address of an endpoint."""
+    from nightlab.configs.brain import url_problem
+    from nightlab.errors import ConfigError, Fault
+
+    if wrong := url_problem(url):
+        raise ConfigError(Fault(wrong[0], key="--base-url", mend=wrong[1]))
+    return url
 
 
 def short(path: Path) -> str:

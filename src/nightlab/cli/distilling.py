@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nightlab.cli.common import JsonOption, console, print_json
+from nightlab.cli.common import JsonOption, checked_output, checked_url, console, print_json
 
 if TYPE_CHECKING:
     from nightlab.tools.distillation.answers import AnswerReport
@@ -57,7 +57,10 @@ def answers(
     ] = True,
     json: JsonOption = False,
 ) -> None:
-    """Ask a teacher for answers and write those worth training on; the same command goes on after a kill."""
+    """Write a teacher's answers as training data.
+
+    After a kill the same command goes on; nothing is asked twice.
+    """
     from nightlab.errors import BudgetError, ConfigError, ModelError
     from nightlab.tools.distillation.answers import distill_answers
     from nightlab.tools.distillation.filters import Filters
@@ -67,7 +70,7 @@ def answers(
         raise ConfigError("--format is alpaca or openai, --thinking is strip or keep")
     teacher = Teacher(
         model,
-        _address(base_url),
+        checked_url(base_url or os.environ.get("NIGHTLAB_BASE_URL") or "https://api.openai.com/v1"),
         os.environ.get(key_env) or None,
         max_tokens,
         temperature,
@@ -79,7 +82,7 @@ def answers(
     filters = Filters(thinking, shortest, longest, json_only, agreement, agree_on, near_copies)  # type: ignore[arg-type]
     report = distill_answers(
         prompts,
-        out,
+        checked_output(out),
         teacher,
         samples=samples,
         filters=filters,
@@ -97,17 +100,6 @@ def answers(
     if report.missing:
         reason = report.asked.stopped or next(iter(report.asked.unanswered), "")
         raise ModelError(f"{report.missing} answers are missing: {reason} (the same command asks again)")
-
-
-def _address(given: str | None) -> str:
-    """Raises ConfigError for what is no address of an endpoint."""
-    from nightlab.configs.brain import url_problem
-    from nightlab.errors import ConfigError, Fault
-
-    url = given or os.environ.get("NIGHTLAB_BASE_URL") or "https://api.openai.com/v1"
-    if wrong := url_problem(url):
-        raise ConfigError(Fault(wrong[0], key="--base-url", mend=wrong[1]))
-    return url
 
 
 def _body(text: str | None) -> dict[str, Any]:
@@ -166,11 +158,15 @@ def logits(
     trust_remote_code: Annotated[bool, typer.Option("--trust-remote-code", help="Run the model's own code.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Write a teacher's likeliest next tokens into a cache; the same command goes on after a kill."""
+    """Write a teacher's likeliest next tokens into a cache.
+
+    After a kill the same command goes on.
+    """
     from nightlab.errors import ConfigError
 
     if dtype not in ("auto", "bfloat16", "float32"):
         raise ConfigError("--dtype is auto, bfloat16 or float32")
+    checked_output(out, is_folder=True)
     try:
         from nightlab.tools.distillation.teachers import dump_file
     except ImportError as error:

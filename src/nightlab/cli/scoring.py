@@ -25,7 +25,7 @@ BY_EXAMPLES = "intervals are over examples: what another seed would give, they d
 def score(
     file: Annotated[Path, typer.Argument(help="Predictions and labels, JSON objects a line.", metavar="FILE")],
     metric: Annotated[
-        list[str], typer.Option("--metric", "-m", help="What to compute; may be given again.", metavar="SCORE")
+        list[str], typer.Option("--metric", "-m", help="f1, rouge_l, accuracy, …; may be given again.", metavar="SCORE")
     ],
     against: Annotated[
         Path | None, typer.Option("--against", help="Compare with another file's predictions.", metavar="FILE")
@@ -37,16 +37,17 @@ def score(
     strip_thinking: Annotated[bool, typer.Option("--strip-thinking", help="Take <think>…</think> out.")] = False,
     ignore: Annotated[
         list[str] | None,
-        typer.Option("--ignore", help="case, punctuation, space, articles, width; may be given again."),
+        typer.Option("--ignore", help="case, punctuation, space, articles, width; may be given again.", metavar="WHAT"),
     ] = None,
     k: Annotated[int | None, typer.Option("--k", help="For ndcg and pass_at_k.")] = None,
     group_by: Annotated[str | None, typer.Option("--group-by", help="Field of the query or problem.")] = None,
     required_key: Annotated[
-        list[str] | None, typer.Option("--required-key", help="For json_valid; may be given again.")
+        list[str] | None, typer.Option("--required-key", help="For json_valid; may be given again.", metavar="KEY")
     ] = None,
     slice_by: Annotated[str | None, typer.Option("--slice-by", help="Field by which to slice.")] = None,
     slice_edge: Annotated[
-        list[float] | None, typer.Option("--slice-edge", help="Limit between slices; may be given again.")
+        list[float] | None,
+        typer.Option("--slice-edge", help="Limit between slices; may be given again.", metavar="LIMIT"),
     ] = None,
     bad_cases: Annotated[int, typer.Option("--bad-cases", help="How many of the worst examples to show.")] = 0,
     json: JsonOption = False,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nightlab.cli.common import JsonOption, console, print_json, short
+from nightlab.cli.common import JsonOption, checked_output, checked_url, console, print_json, short
 
 if TYPE_CHECKING:
     from nightlab.tools.stress.load import LoadPlan
@@ -44,8 +44,10 @@ def load(
 
     from nightlab.tools.stress.load import LoadPlan, read_prompts
 
+    if out is not None:
+        checked_output(out)
     plan = LoadPlan(
-        base_url=base_url,
+        base_url=checked_url(base_url),
         model=model,
         concurrency=_levels(concurrency),
         requests=requests,
@@ -117,7 +119,8 @@ def slices(
     noise: Annotated[float, typer.Option("--noise", help="Share of an input's words that noise changes.")] = 0.06,
     seed: Annotated[int, typer.Option("--seed", help="Of the noise.")] = 0,
     inputs: Annotated[
-        list[str] | None, typer.Option("--input", help="Field that a model is asked; may be given again.")
+        list[str] | None,
+        typer.Option("--input", help="Field that a model is asked; may be given again.", metavar="FIELD"),
     ] = None,
     label: Annotated[str, typer.Option("--label", help="Field of the class.")] = "",
     json: JsonOption = False,

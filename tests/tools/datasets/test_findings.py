@@ -133,6 +133,7 @@ def test_a_file_of_nothing_but_broken_rows_or_of_none(tmp_path: Path) -> None:
     assert seen(findings_of(tmp_path, train="bad.jsonl"), "2 of 2").is_loud
     (tmp_path / "empty.json").write_text("[]")
     assert figures_of(tmp_path, train="empty.json").train is None
+    assert seen(findings_of(tmp_path, train="empty.json"), "No row is in empty.json").is_loud
 
 
 def test_lengths_against_the_window(tmp_path: Path) -> None:

@@ -80,3 +80,15 @@ def test_wrong_options_are_named(tmp_path: Path, words: tuple[str, ...], told: s
     said = call(tmp_path, "distill", "answers", "--prompts", "p.txt", "--out", "o", "--model", "m", *words)
     assert said.status == 2 and told in said.err
     assert not (tmp_path / "o").exists()
+
+
+def test_where_nothing_can_be_written_nothing_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "p.txt").write_text("a question\n")
+    words = ("distill", "answers", "--prompts", "p.txt", "--model", "m", "--base-url", "http://127.0.0.1:9/v1", "--out")
+    said = call(tmp_path, *words, "p.txt/answers.jsonl")
+    assert said.status == 2 and said.err.startswith("nightlab: p.txt/answers.jsonl: cannot be written: p.txt is no ")
+    said = call(tmp_path, *words, ".")
+    assert said.status == 2 and "is a folder" in said.err
+    cache = call(tmp_path, "distill", "logits", "--teacher", "t", "--examples", "p.txt", "--out", "p.txt")
+    assert cache.status == 2 and "p.txt is no folder" in cache.err
+    assert [file.name for file in tmp_path.iterdir()] == ["p.txt"]

@@ -164,3 +164,36 @@ def test_a_watched_loss_of_reinforcement_learning_is_only_looked_at_for_nan(tmp_
     assert [math.isnan(loss) for loss in LossTail(log).new_losses()] == [True]
     log.write_text(lines([0.69, 0.4], **{"rewards/chosen": 0.1}), encoding="utf-8")
     assert LossTail(log).new_losses() == [0.69, 0.4], "a preference loss is a loss"
+
+
+@pytest.mark.parametrize(
+    ("losses", "cause"),
+    [
+        ([3.9, 7.0, 10.2, *noisy(10.8, 12, 0.1)], "diverged"),
+        ([3.9, 9.9, *noisy(10.8, 3, 0.1)], "diverged"),
+        ([10.8, 10.9, *noisy(10.8, 12, 0.1)], None),
+        ([3.9, 3.2, 3.0, *noisy(10.8, 12, 0.1)], None),
+        ([2.0, 2.6, 3.0, *noisy(3.2, 12, 0.1)], None),
+        ([4.0, 10.5, 10.0, 9.4, 9.0, 8.5, 8.1, 7.6, 7.0, 6.4, 6.2, 6.1], None),
+        ([4.0, 10.5, 10.6], None),
+    ],
+)
+def test_a_language_model_that_ends_above_where_it_began_at_the_logarithm_of_its_vocabulary(
+    tmp_path: Path, losses: list[float], cause: str | None
+) -> None:
+    files = printed(lines(losses), tmp_path)
+    assert cause_of(files) is None, "less than three times where it began"
+    assert cause_of(files, is_language_model=True) == cause
+    evaluated = "{'eval_loss': 9.0, 'epoch': 0.1}\n" + lines(losses) + "{'eval_loss': 8.0, 'epoch': 1}\n"
+    assert cause_of(printed(evaluated, tmp_path), is_language_model=True) is None
+
+
+@pytest.mark.parametrize("name", ["val loss", "Validation loss", "test loss", "eval: loss", "{'eval': {'loss'"])
+def test_a_held_out_loss_that_rises_is_no_divergence(tmp_path: Path, name: str) -> None:
+    epochs = [(0.69 / (n + 1), 0.69 + 0.2 * n) for n in range(12)]
+    overfit = "".join(f"epoch {n}\ntrain loss: {low}\n{name}: {high}\n" for n, (low, high) in enumerate(epochs))
+    assert cause_of(printed(overfit, tmp_path)) is None
+    trained = overfit.replace("train loss", "x").replace(name, "train loss")
+    assert cause_of(printed(trained, tmp_path)) == "diverged"
+    lost = overfit + f"{name}: nan\n" * 3
+    assert cause_of(printed(lost, tmp_path)) == "loss-not-finite"

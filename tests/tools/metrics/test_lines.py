@@ -161,3 +161,13 @@ def test_a_name_stated_for_several_splits_is_ambiguous(log: Callable[[str], Path
 
 def test_a_name_with_its_split_may_stand_behind_another(log: Callable[[str], Path]) -> None:
     assert list(line_outcomes(log("eval: val_loss=0.9\ntest: val_loss=0.5\n"), "val_loss")) == [0.9, 0.5]
+
+
+def test_a_line_of_thousands_of_statements_is_judged_throughout() -> None:
+    many = ", ".join(f'{{"step": {n}, "loss": {n}}}' for n in range(4000))
+    assert [statement.text for statement in statements(many, "loss")] == [str(n) for n in range(4000)]
+    assert len(statements("loss=1 " * 30_000, "loss")) == 30_000
+    assert len(statements("loss=1 " * 20_000 + "best was before, loss=1 " * 20_000, "loss")) == 20_000
+    assert statements("target then" + " x" * 300 + ": loss=1 loss=1; loss=2", "loss")[0].text == "2"
+    last = statements("train: loss=1 | " + "x " * 600 + "eval: " + "x " * 600 + "| loss=2", "loss")[-1]
+    assert (last.text, last.scope) == ("2", "eval")

@@ -86,6 +86,8 @@ def test_half_a_character_harms_nothing(tmp_path: Path) -> None:
         assert found.examples == 2 and found.bad_cases == [] and found.own_values[0] is not None
     (case,) = read(tmp_path, text.replace('好", "label', '坏", "label')).bad_cases
     assert case.prediction == "?你好吗坏", "what a file of ours can hold"
+    messages = text.replace('"\\ud83d", "predict"', '[{"content": "\\ud83d"}], "predict"')
+    assert read(tmp_path, messages).value == 1 and "ud83d" in messages
 
 
 def test_a_library_that_is_missing_is_named_with_its_extra() -> None:

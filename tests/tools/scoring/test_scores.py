@@ -100,7 +100,10 @@ def test_what_is_ignored_makes_no_difference(tmp_path: Path, prediction: str, la
         ("<think>cut off at the en", ""),
         ("4<think>a</think>2<think>b</think>", "42"),
         ("42", "42"),
+        ("<think>a</think>4<think>b</think>2<think>", "42"),
+        ("42" + "<think>" * 200_000, "42"),
     ],
+    ids=lambda text: text[:20],
 )
 def test_thoughts_are_taken_out(text: str, left: str) -> None:
     assert without_thoughts(text) == left

@@ -140,7 +140,14 @@ def test_interrupted_it_tells_what_there_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"), [("", "holds no prompt"), ('{"a": 1}\n', ":1: has no field"), ("{oops\n", ":1: is no JSON")]
+    ("text", "told"),
+    [
+        ("", "holds no prompt"),
+        ('{"a": 1}\n', ":1: has no field"),
+        ("{oops\n", ":1: is no JSON"),
+        ('{"a":' * 50_000, ":1: is no JSON"),
+    ],
+    ids=["nothing", "no field", "no JSON", "too deep"],
 )
 def test_prompts_of_no_use_are_told_in_one_line(tmp_path: Path, text: str, told: str) -> None:
     file = tmp_path / "prompts"
@@ -152,3 +159,10 @@ def test_prompts_of_no_use_are_told_in_one_line(tmp_path: Path, text: str, told:
 def test_levels_of_no_use_are_told(tmp_path: Path) -> None:
     done = call(tmp_path, "load", "--base-url", "http://x", "--model", "m", "--concurrency", "1,0")
     assert done.status == 2 and "--concurrency" in done.err
+
+
+def test_what_is_no_address_is_told_before_anything_is_sent(tmp_path: Path) -> None:
+    done = call(tmp_path, "load", "--base-url", "localhost:8000/v1", "--model", "m")
+    assert done.status == 2 and "--base-url" in done.err and not done.out
+    done = call(tmp_path, "load", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--json", ".")
+    assert done.status == 2 and "is a folder" in done.err and not done.out

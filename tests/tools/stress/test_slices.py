@@ -83,3 +83,15 @@ def test_rows_of_no_use_are_counted_and_a_file_of_none_is_told(tmp_path: Path, r
     with pytest.raises(StressError, match=r"no row has text in .*--input"):
         make_slices(nothing, tmp_path / "out")
     assert call(tmp_path, "slices", "eval.jsonl", "--out", "s", "--share", "0").status == 2
+
+
+def test_noise_in_a_very_long_text_touches_single_words_only() -> None:
+    text = "one two three. " * 150_000
+    changed = noisy({"prompt": text}, SliceRules(), 1)["prompt"]
+    assert changed != text and abs(len(changed) - len(text)) < 0.06 * len(text)
+    assert changed.count("one two three. ") > 100_000
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StressError, match="does not exist"):
+        make_slices(tmp_path / "nofile", tmp_path / "out")
