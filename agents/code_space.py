@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from nightlab.agents.edits import Read, apply_ideas, diff_text
+from nightlab.agents.edits import Read, apply_ideas, diff_text, folders_of
 from nightlab.configs.code import idea_name, idea_parameter, is_idea, is_mutable
 from nightlab.configs.study import Scalar, Study
 from nightlab.errors import Fault, PatchError
@@ -32,7 +32,7 @@ __all__ = [
     "with_ideas",
 ]
 
-FILE_MODES = ("100644", "100755")
+FILE_MODES, FOLDER_MODE = ("100644", "100755"), "040000"
 
 
 def accepted(ledger: Ledger) -> list[Idea]:
@@ -142,13 +142,21 @@ def code_faults(study: Study, git: Git, commit: str, file: Path) -> list[Fault]:
 
 
 def reading(git: Git, commit: str) -> Read:
-    """Reads the files of `commit`."""
+    """Reads the files of `commit`; neither a link nor anything beyond one is a file."""
+
+    def entry(path: str) -> tuple[str, str] | None:
+        row = git.line("--literal-pathspecs", "ls-tree", "--full-tree", commit, "--", path)
+        mode, _, name = row.partition("\t")[0].split() if row else ("", "", "")
+        return (mode, name) if row else None
 
     def read(path: str) -> str | None:
-        row = git.line("--literal-pathspecs", "ls-tree", "--full-tree", commit, "--", path)
-        if not row:
+        row = entry(path)
+        if row is None:
+            for folder in folders_of(path):
+                if (held := entry(folder)) is not None and held[0] != FOLDER_MODE:
+                    raise PatchError(f"{path}: {folder} is no folder", cause="path")
             return None
-        mode, _, blob = row.partition("\t")[0].split()
+        mode, blob = row
         if mode not in FILE_MODES:
             raise PatchError(f"{path}: is no plain file", cause="path")
         try:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from nightlab.errors import PatchError
 from nightlab.knowledge.records import Edit, Idea
 
 __all__ = [
     "Read",
-    "apply_edits",
     "apply_ideas",
     "changed_lines",
     "changed_rows",
     "diff_text",
     "edited",
     "edits_of_diff",
+    "folders_of",
     "path_fault",
 ]
 
@@ -26,6 +26,8 @@ Read = Callable[[str], str | None]
 """The text of a file of the repository; None where there is none. Raises PatchError for one that is no plain text."""
 
 MOST_SHOWN = 200
+LONGEST_NAME_BYTES = 255
+"""What file systems take."""
 
 
 def path_fault(path: str) -> str | None:
@@ -35,33 +37,9 @@ def path_fault(path: str) -> str | None:
         return f"{path!r} is no plain path inside the repository, such as src/train.py"
     if any(part in ("..", ".") or part.lower() in (".git", ".nightlab") for part in parts):
         return f"{path!r} leads out of what an idea may change"
+    if any(len(part.encode()) > LONGEST_NAME_BYTES for part in parts):
+        return f"{path[:MOST_SHOWN]!r}… is too long a name"
     return None
-
-
-def apply_edits(tree: Path, edits: Iterable[Edit]) -> dict[str, str]:
-    """The new texts of the files that `edits` change in `tree`, by path; nothing is written.
-
-    Raises PatchError where one cannot be applied exactly.
-    """
-
-    def read(path: str) -> str | None:
-        return _plain_text(tree, path)
-
-    return edited(read, edits)
-
-
-def _plain_text(tree: Path, path: str) -> str | None:
-    place = tree
-    for part in PurePosixPath(path).parts:
-        place = place / part
-        if place.is_symlink():
-            raise PatchError(f"{path}: leads through a symbolic link", cause="path")
-    if not place.exists():
-        return None
-    try:
-        return place.read_bytes().decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PatchError(f"{path}: cannot be read as text: {error}", cause="path") from error
 
 
 def apply_ideas(read: Read, ideas: Iterable[Idea]) -> dict[str, str]:
@@ -90,7 +68,15 @@ def edited(read: Read, edits: Iterable[Edit]) -> dict[str, str]:
             raise PatchError(fault, cause="path")
         present = texts[edit.path] if edit.path in texts else read(edit.path)
         texts[edit.path] = _edited(edit, present)
+    for path in texts:
+        if file := next((folder for folder in folders_of(path) if folder in texts), None):
+            raise PatchError(f"{path}: {file} is a file, no folder", cause="path")
     return texts
+
+
+def folders_of(path: str) -> list[str]:
+    """The folders that `path` lies in, the innermost first."""
+    return [str(folder) for folder in PurePosixPath(path).parents][:-1]
 
 
 def _edited(edit: Edit, present: str | None) -> str:

@@ -32,7 +32,7 @@ ASKED_PER_IDEA = 3
 IN_VAIN = 6
 """After so many refused ones in a row nothing more is asked for."""
 QUIET_SECONDS = 300.0
-"""How long a model that did not answer is left alone."""
+"""How long a model that did not answer, or a budget that others hold, is left alone."""
 LONGEST_SLUG, LONGEST_TITLE, LONGEST_TEXT = 32, 120, 1200
 
 
@@ -82,12 +82,11 @@ class Ideas:
     def _think(self, lab: Lab) -> None:
         try:
             think(lab, lambda: self._aside.is_closing)
-        except ModelError as error:
+        except (BudgetError, ModelError) as error:
+            # What another call holds of the budget may come back.
+            self._spent = isinstance(error, BudgetError) and not lab.ledger.call_totals().reserved_tokens
             self._quiet_until = time.monotonic() + QUIET_SECONDS
-            self._tell(lab, f"no idea for now: {error}")
-        except BudgetError as error:
-            self._spent = True
-            self._tell(lab, f"no more ideas: {error}")
+            self._tell(lab, f"{'no more ideas' if self._spent else 'no idea for now'}: {error}")
 
     def _tell(self, lab: Lab, text: str) -> None:
         if not self._aside.is_closing:

@@ -64,8 +64,8 @@ class LanguageModel:
         `key` names the call within the study (`analysis/1`, `idea/7`): asked again under the same key and prompt, as
         after a crash, the recorded answer is given and nothing is sent. Secrets are taken out of what is sent and of
         what comes back. Raises ModelError when no endpoint answers, and BudgetError when the budget does not bear the
-        call; the ledger then says that the rules decide. Raises StoppedError where the lab is to stop or ends: that says
-        nothing of the models.
+        call; the ledger then says that the rules decide. Raises StoppedError where the lab is to stop or ends: that
+        says nothing of the models.
         """
         prompt = _safe(lab, prompt)
         asking = Asking(key, purpose, f"{prompt.name}@{prompt.version}", prompt.digest)

@@ -92,8 +92,9 @@ def give_up_call(lab: Lab, call: ModelCall, why: str) -> ModelCall:
 
 def settle_calls_of_the_dead(lab: Lab) -> list[ModelCall]:
     """At a lab's start: calls that are still open are those of a dead one. Each counts as spent at its worst case."""
-    lost = lab.ledger.lose_open_calls(DEAD)
-    for call in lost:
-        text = f"{call.purpose} by {call.model}: {DEAD}; counted at its most, {call.tokens:,} tokens"
-        lab.ledger.add_event("call", text)
+    with lab.ledger.transaction():
+        lost = lab.ledger.lose_open_calls(DEAD)
+        for call in lost:
+            text = f"{call.purpose} by {call.model}: {DEAD}; counted at its most, {call.tokens:,} tokens"
+            lab.ledger.add_event("call", text)
     return lost

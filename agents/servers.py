@@ -76,11 +76,9 @@ class Servers:
         """Whether it failed the last time: one try is enough then."""
         return self._of(endpoint).failures > 0
 
-    def succeeded(self, endpoint: Endpoint, method: Method) -> bool:
-        """Note a good answer; returns whether it had failed before."""
-        before = self._of(endpoint)
+    def succeeded(self, endpoint: Endpoint, method: Method) -> None:
+        """Note a good answer."""
         self._change(endpoint, method=method, failures=0, poor=0, rests_until=0.0, told="")
-        return bool(before.told)
 
     def failed(self, endpoint: Endpoint, *, rest_seconds: float | None = None, for_long: bool = False) -> None:
         """Leave it alone for a while: twice as long each time, or what it asked for itself."""

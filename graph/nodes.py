@@ -371,6 +371,8 @@ def conclude(state: LabState, runtime: Runtime[Lab]) -> Update:
     history = history_of(lab.ledger, known=lab.configurations)
     verdicts = judge_all(lab.study, history)
     await_reviews(lab, verdicts)
+    # The lab may stay for days after this, for answers: nothing is asked of a model any more.
+    lab.aside.close()
     for experiment in lab.ledger.experiments():
         verdict = verdicts.get(experiment.number)
         believed = reviewed(lab, experiment, verdict, history) or verdict

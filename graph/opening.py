@@ -171,5 +171,6 @@ def open_lab(place: Place, study: Study, *, stop_requested: Callable[[], bool] |
             lab.ideas.close()
             lab.aside.close()
         # The lab may have ended before it looked at what its threads could not bear.
-        lab.ideas.take(lab)
+        if lab.ideas.has_news:
+            lab.ideas.take(lab)
         lab.aside.take()

@@ -139,8 +139,9 @@ def _with_seed(lab: Lab, held: Review, history: History) -> Review:
     used = {trial.seed for trial in history.trials if trial.number == held.number}
     if history.runs_left < FEWEST_RUNS:
         note = "the budget has no room for the pair of runs it asked for"
-        lab.ledger.add_event("review", note, held.number)
-        return lab.ledger.update_review(held.key, note=note)
+        with lab.ledger.transaction():
+            lab.ledger.add_event("review", note, held.number)
+            return lab.ledger.update_review(held.key, note=note)
     seeds = fresh_seeds(history, lab.study.search.seed, len(used) + 1)
     return lab.ledger.update_review(held.key, pair_seed=next(seed for seed in seeds if seed not in used))
 

@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from nightlab.tools.chat_faults import fault_of, odd_answer
+from nightlab.tools.json_answers import whole
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
@@ -129,9 +130,9 @@ def _reply(message: AIMessage) -> Reply:
     reason = told.get("finish_reason")
     refusal = message.additional_kwargs.get("refusal") or ("filtered" if reason == "content_filter" else None)
     reply = Reply(
-        content=str(message.text),
-        arguments=_arguments(message),
-        refusal=refusal,
+        content=whole(str(message.text)),
+        arguments=whole(_arguments(message)),
+        refusal=whole(refusal),
         is_cut=reason == "length",
     )
     if usage is None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from nightlab.configs.wording import one_line
 
-__all__ = ["Parsed", "answer_schema", "parsed_answer"]
+__all__ = ["Parsed", "answer_schema", "parsed_answer", "whole"]
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -74,12 +74,17 @@ def parsed_answer(wanted: type[T], written: str | dict[str, Any], clean: Any = N
         return Parsed(problem="the answer holds no JSON object", breaks_schema=True)
     first: Parsed[T] | None = None
     for data in found:
-        one = _validated(wanted, clean(data) if clean else data)
+        one = _validated(wanted, whole(clean(data) if clean else data))
         if one.value is not None:
             return one
         first = first or one
     assert first is not None
     return first
+
+
+def whole(data: Any) -> Any:
+    """JSON-able data without halves of characters, which JSON can name (`\\ud800`) and nothing can write down."""
+    return json.loads(json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def _validated(wanted: type[T], data: dict[str, Any]) -> Parsed[T]:

@@ -18,6 +18,7 @@ from nightlab.agents.history import history_of
 from nightlab.agents.idea_checks import check_edits, checked
 from nightlab.agents.idea_prompt import idea_prompt
 from nightlab.agents.ideas import ASKED_PER_IDEA, Ideas, may_ask, think
+from nightlab.agents.model_calls import reserve_call, settle_call
 from nightlab.agents.training import prepare
 from nightlab.configs.study import Scalar
 from nightlab.errors import ModelError
@@ -26,7 +27,7 @@ from nightlab.worktrees.git import Git
 from nightlab.worktrees.trees import SCRATCH
 from tests.agents.lab import executed, opened, planned
 from tests.code_task import LAZY, SQUARE, Proposer, answer, make_code_repository
-from tests.task import git
+from tests.task import commit_all, git
 
 FEATURES = "    return [1.0, x]\n"
 
@@ -153,6 +154,22 @@ def test_the_short_run_has_to_end_well_and_to_measure(tmp_path: Path) -> None:
         assert list(lab.paths.worktrees.glob("*")) == []
 
 
+@pytest.mark.parametrize("short_run", [True, False])
+def test_no_edit_goes_through_a_link_or_a_file(tmp_path: Path, short_run: bool) -> None:
+    with lab_with(tmp_path, proposing([SQUARE])) as (lab, _):
+        root = lab.paths.root
+        (root / "link.py").symlink_to("train.py")
+        (root / "away").symlink_to(tmp_path)
+        commit_all(root, "links")
+        lab.base_commit = lab.git.head()
+        code = lab.study.code.model_copy(update={"mutable": ["**/*.py"], "short_run": short_run})
+        lab.study = lab.study.model_copy(update={"code": code})
+        for paths in (["link.py"], ["away/new.py"], ["train.py/new.py"], ["new.py", "new.py/new.py"]):
+            found = checked(lab, [Edit(path=path, search="", replace="x = 1\n") for path in paths])
+            assert [refusal.cause for refusal in found.refusals] == ["path"], paths
+        assert not (tmp_path / "new.py").exists()
+
+
 def test_the_end_of_the_baseline_leaves_a_short_run_its_tree(tmp_path: Path) -> None:
     with lab_with(tmp_path, proposing([SQUARE])) as (lab, _):
         scratch = lab.worktrees.ensure_replica_tree(0, lab.base_commit, f"{SCRATCH}1")
@@ -221,6 +238,23 @@ def test_a_model_that_does_not_answer_is_left_alone_and_the_idea_is_kept_for_lat
         assert [idea.state for idea in lab.ledger.ideas()] == [IdeaState.ASKING]
         with pytest.raises(ModelError):
             think(lab, lambda: False)
+
+
+def test_a_budget_that_another_call_holds_may_come_back(tmp_path: Path) -> None:
+    def told(lab: Lab) -> str:
+        ideas = Ideas()
+        ideas.ask(lab)
+        assert ideas.wait(60)
+        ideas.take(lab)
+        return [event.text for event in lab.ledger.events() if event.kind == "idea"][-1]
+
+    with lab_with(tmp_path, proposing([SQUARE]), budget={"runs": 60, "llm_tokens": 30_000}) as (lab, server):
+        held = reserve_call(
+            lab, "review", purpose="", model="m", prompt_hash="", prompt_tokens=29_000, max_output_tokens=1_000
+        )
+        assert told(lab).startswith("no idea for now: a call of")
+        settle_call(lab, held, input_tokens=30_000, output_tokens=0, seconds=1.0)
+        assert told(lab).startswith("no more ideas: a call of") and server.requests == []
 
 
 def test_what_the_thread_cannot_bear_reaches_the_supervisor(tmp_path: Path) -> None:

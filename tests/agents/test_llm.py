@@ -17,8 +17,9 @@ import pytest
 from pydantic import BaseModel, Field, field_validator
 
 from bench.scripted_model import Fault, Script, ScriptedModel
+from nightlab.agents.aside import StoppedError
 from nightlab.agents.context import Lab
-from nightlab.agents.llm import LanguageModel, models_of
+from nightlab.agents.llm import FALLBACK, LanguageModel, models_of
 from nightlab.agents.model_calls import settle_calls_of_the_dead
 from nightlab.agents.prompts import Prompt
 from nightlab.agents.servers import FIRST_REST_SECONDS, LONGEST_REST_SECONDS, Servers, address_of
@@ -188,6 +189,15 @@ def test_a_faulty_answer_goes_back_with_what_is_wrong(tmp_path: Path, faulty: An
         calls = lab.ledger.calls()
         assert quoted in calls[0].outcome and calls[0].answer is None and calls[1].outcome == ""
         assert {call.prompt_hash for call in calls} == {PROMPT.digest}
+
+
+@pytest.mark.parametrize("json_schema", ["yes", "rejected"])
+def test_halves_of_characters_harm_nobody(tmp_path: Path, json_schema: str) -> None:
+    half = {**GOOD, "value": "half \ud800"}
+    with one(tmp_path, taking({**half, "share": 7}, half), json_schema=json_schema) as (lab, stub):
+        found = asked(lab, door(stub))
+        assert found.value == "half ?" and asked(lab, door(stub)) == found, "also as it was recorded"
+        assert lab.ledger.call_totals().reserved_tokens == 0
 
 
 def test_what_stays_faulty_is_given_up_after_two_repairs(tmp_path: Path) -> None:
@@ -463,11 +473,22 @@ def test_threads_may_ask_at_once(tmp_path: Path) -> None:
 
 
 def test_a_lab_that_is_to_stop_does_not_wait_for_a_busy_server(tmp_path: Path) -> None:
-    with one(tmp_path, taking(then=BUSY)) as (lab, stub):
+    with one(tmp_path, taking(then=BUSY)) as (lab, stub), ScriptedModel(taking(GOOD)) as other:
         lab.stop_requested = lambda: len(stub.requests) > 0
-        with pytest.raises(ModelError, match="429 slow down"):
+        # It says nothing of the models: nobody may go on by the rules for it.
+        with pytest.raises(StoppedError):
+            asked(lab, door(stub, other))
+        assert (len(stub.requests), other.requests) == (1, [])
+        assert not any(event.kind == FALLBACK for event in lab.ledger.events())
+
+
+def test_a_lab_that_has_ended_asks_nothing_and_tells_nothing_more(tmp_path: Path) -> None:
+    with one(tmp_path, taking(GOOD)) as (lab, stub):
+        lab.aside.close()
+        before = lab.ledger.events()
+        with pytest.raises(StoppedError):
             asked(lab, door(stub))
-        assert len(stub.requests) == 1
+        assert (stub.requests, lab.ledger.events()) == ([], before)
 
 
 def test_the_reviewer_is_another_one_than_the_proposer_where_there_are_two() -> None:

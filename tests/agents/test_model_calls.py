@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import signal
+import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nightlab.agents.context import Lab
-from nightlab.agents.model_calls import give_up_call, release_call, reserve_call, settle_call
-from nightlab.errors import BudgetError
+from nightlab.agents.model_calls import give_up_call, release_call, reserve_call, settle_call, settle_calls_of_the_dead
+from nightlab.errors import BudgetError, LedgerError
 from nightlab.graph.budget import runs_left
 from nightlab.knowledge.records import CallState, ModelCall, StudyStatus, utc_now
 from nightlab.night import run_night
@@ -155,3 +157,18 @@ def test_what_a_killed_lab_had_reserved_is_spent_when_the_next_one_starts(tmp_pa
         spend = {line.name: line for line in load_report(lab.ledger, lab.study, lab.paths).spend}
         assert (spend["LLM tokens"].used, spend["LLM tokens"].allowed) == ("12,000", "30,000")
         assert "| LLM tokens | 12,000 " in lab.paths.final_report_md.read_text()
+
+
+def test_cut_off_in_the_middle_a_lost_call_is_told_by_the_next_lab(tmp_path: Path) -> None:
+    with new_lab(tmp_path, budget={"runs": 9, "llm_tokens": 100_000}) as lab:
+        reserve(lab)
+        # As a kill between the two writes.
+        with closing(sqlite3.connect(lab.paths.ledger)) as raw:
+            raw.execute("CREATE TRIGGER cut BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'cut off'); END")
+            with pytest.raises(LedgerError, match="cut off"):
+                settle_calls_of_the_dead(lab)
+            raw.execute("DROP TRIGGER cut")
+        assert [call.outcome for call in settle_calls_of_the_dead(lab)] == [
+            "the lab died while it waited for the answer"
+        ]
+        assert sum(event.kind == "call" for event in lab.ledger.events()) == 1

@@ -132,3 +132,24 @@ def test_a_lab_without_time_gives_it_up(lab: Lab) -> None:
     repair_failed(lab)
     assert lab.ledger.run(run.key).next_step == NextStep.GIVE_UP
     assert lab.ledger.experiment(run.number).state is ExperimentState.PLANNED
+
+
+def test_one_fix_mends_all_that_failed_by_the_idea(lab: Lab, mender: Mender) -> None:
+    runs = [failed(lab, planned(lab, {PARAMETER: True}, seed)) for seed in (0, 1)]
+    other = failed(lab, planned(lab, {OTHER: True}))
+    assert {run.next_step for run in (*runs, other)} == {NextStep.REPAIR}
+    repair_failed(lab)
+    assert lab.aside.wait(60)
+    lab.aside.take()
+    repair_failed(lab)
+    assert [run.key for run in retries_due(lab)] == [run.key for run in runs] and len(mender.repairs) == 1
+    assert repairs_due(lab) == [other], "another idea failed there"
+
+
+def test_a_stop_while_the_mender_is_asked_gives_nothing_up(lab: Lab, mender: Mender) -> None:
+    run = failed(lab, planned(lab, {PARAMETER: True}))
+    lab.stop_requested = lambda: True
+    repair_failed(lab)
+    assert lab.aside.wait(60)
+    lab.aside.take()
+    assert lab.fixes == {} and repairs_due(lab) == [run] and mender.repairs == []

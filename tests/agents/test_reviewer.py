@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from nightlab.agents.context import Lab
 from nightlab.agents.opinions import after_review
 from nightlab.agents.prompts import Prompt
 from nightlab.agents.reviewer import CHECKS, CheckSaid, ReviewSaid, begin_review, checked_items, is_claim, review
+from nightlab.errors import LedgerError
 from nightlab.graph.reviewing import pairs_due
 from nightlab.knowledge.records import (
     Effect,
@@ -140,6 +143,19 @@ def test_a_pair_is_planned_once_and_not_without_a_budget(lab: Lab) -> None:
     assert pairs_due(lab, History(runs_left=9)) == [], "asked for at most once"
 
 
+def test_cut_off_in_the_middle_the_missing_budget_is_told_once(lab: Lab) -> None:
+    recorded(lab, answered(another_run=True))
+    planned(lab, {})
+    # As a kill between the two writes.
+    with closing(sqlite3.connect(lab.paths.ledger)) as raw:
+        raw.execute("CREATE TRIGGER cut BEFORE UPDATE ON reviews BEGIN SELECT RAISE(ABORT, 'cut off'); END")
+        with pytest.raises(LedgerError, match="cut off"):
+            pairs_due(lab, History(runs_left=1))
+        raw.execute("DROP TRIGGER cut")
+    assert pairs_due(lab, History(runs_left=1)) == []
+    assert sum(event.kind == "review" for event in lab.ledger.events()) == 1
+
+
 def test_only_confirmed_wins_are_reviewed_unless_the_study_says_otherwise(lab: Lab) -> None:
     promising = WIN.model_copy(update={"kind": VerdictKind.INCONCLUSIVE, "label": "promising"})
     assert is_claim(lab, WIN) and not is_claim(lab, promising)
@@ -199,3 +215,16 @@ def test_where_no_model_answers_the_win_stands_with_a_note(tmp_path: Path) -> No
         assert ended.state is ReviewState.UNANSWERED and "no such key" in ended.note
         assert after_review(lab, WIN, History()) is WIN
         assert any("nobody reviewed the claim" in event.text for event in lab.ledger.events())
+
+
+def test_a_stop_while_the_reviewer_is_busy_leaves_the_claim_to_be_reviewed(tmp_path: Path) -> None:
+    with (
+        ScriptedModel(Reviewer(Fault("status", 429, "slow down"))) as server,
+        opened(make_review_repository(tmp_path / "repo", server.base_url)) as lab,
+    ):
+        planned(lab, {"lr": 0.01})
+        begun = begin_review(lab, lab.ledger.experiment(1), WIN)
+        lab.stop_requested = lambda: len(server.requests) > 0
+        assert lab.aside.start(lambda: review(lab, begun)) and lab.aside.wait(60)
+        lab.aside.take()
+        assert lab.ledger.reviews(asking_only=True) == [begun]

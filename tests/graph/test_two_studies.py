@@ -26,6 +26,7 @@ def table(guide: str) -> list[list[str]]:
 def test_the_second_study_orders_its_trials_by_the_lessons_of_the_first(tmp_path: Path) -> None:
     with new_lab(tmp_path, search=SMALL, space=SPACE, budget={"runs": 14}) as lab:
         assert run_lab(lab) is StudyStatus.FINISHED
+        assert not lab.aside.start(lambda: None), "a lab that stays for answers asks no model any more"
         file = lab.study_file
         first = table(lab.paths.improve_guide.read_text())
         kept = [number for number, v in lab.ledger.verdicts().items() if v.kind is VerdictKind.KEEP]

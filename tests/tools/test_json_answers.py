@@ -80,6 +80,14 @@ def test_where_there_is_none_that_is_said(text: str) -> None:
     assert (parsed.value, parsed.problem, parsed.breaks_schema) == (None, "the answer holds no JSON object", True)
 
 
+def test_halves_of_characters_are_replaced_and_whole_ones_stay() -> None:
+    halves = r'{"title": "a\ud83d\ude00\ud800b", "kind": "code", "settings": [{"name": "\udfff", "value": 1}]}'
+    value = parsed_answer(Idea, halves).value
+    assert value is not None and (value.title, value.settings[0].name) == ("a😀?b", "?")
+    assert parsed_answer(Idea, json.loads(halves)).value == value
+    assert Idea.model_validate_json(value.model_dump_json()) == value
+
+
 def test_what_no_server_that_follows_the_schema_gives_is_told_from_what_it_may_give() -> None:
     missing = parsed_answer(Idea, {"kind": "code", "settings": [{"name": "lr"}]})
     assert missing.breaks_schema and missing.problem.startswith("settings.0.value")
