@@ -19,9 +19,22 @@ from nightlab.configs.study import Study
 from nightlab.knowledge.records import Experiment, Job, Observation, Review, Run, Verdict
 from nightlab.search.attribution import Move
 from nightlab.tools.launchers.base import Launcher
+from nightlab.tools.launchers.names import EFFECTIVE_BATCH
 from nightlab.tools.redaction import Redactor
+from nightlab.tools.sizing.batch import EffectiveBatch, effective_batch
+from nightlab.tools.sizing.configuration import configuration_of
 
-__all__ = ["CARD", "CONFIGURATION", "EXPERIMENT", "Entry", "Rerun", "describe", "experiment_files", "result_files"]
+__all__ = [
+    "CARD",
+    "CONFIGURATION",
+    "EXPERIMENT",
+    "Entry",
+    "Rerun",
+    "describe",
+    "experiment_files",
+    "recorded_batch",
+    "result_files",
+]
 
 EXPERIMENT = "EXPERIMENT.md"
 CONFIGURATION = "experiment.json"
@@ -115,8 +128,17 @@ def experiment_files(
         "environment": rerun.environment,
         "cwd": rerun.cwd,
     }
-    text = describe(study, experiment, [], None, rerun, code=code)
+    batch = effective_batch(configuration_of(study, tree, experiment.parameters))
+    if batch:
+        configuration[EFFECTIVE_BATCH] = asdict(batch)
+    text = describe(study, experiment, [], None, rerun, code=code, batch=batch)
     return {EXPERIMENT: redactor.redact(text), CONFIGURATION: _dump(redactor.redact_data(configuration))}
+
+
+def recorded_batch(configuration: str) -> EffectiveBatch | None:
+    """The effective batch that an experiment's committed configuration tells; None where it tells none."""
+    held = json.loads(configuration).get(EFFECTIVE_BATCH)
+    return EffectiveBatch(**held) if held else None
 
 
 def describe(
@@ -129,6 +151,7 @@ def describe(
     *,
     code: Code = NO_CODE,
     review: Review | None = None,
+    batch: EffectiveBatch | None = None,
 ) -> str:
     """`EXPERIMENT.md`: enough for a person or a fresh agent to take over.
 
@@ -142,6 +165,7 @@ def describe(
         verdict=verdict,
         move=move,
         code=code,
+        batch=batch,
         review=told_of_review(review) if review else "",
         move_effect=format_effect(move.effect) if move and move.effect else None,
         next_step=_next_step(experiment, verdict, ended=bool(runs)),
@@ -207,5 +231,6 @@ def result_files(
         ],
     }
     rerun = Rerun.of(launcher, experiment, tree)
-    text = describe(study, experiment, runs, verdict, rerun, move, code=code, review=review)
+    batch = effective_batch(configuration_of(study, tree, experiment.parameters))
+    text = describe(study, experiment, runs, verdict, rerun, move, code=code, review=review, batch=batch)
     return {EXPERIMENT: redactor.redact(text), CARD: _dump(redactor.redact_data(card))}

@@ -8,11 +8,12 @@ from itertools import product
 from typing import Literal
 
 from nightlab.agents.context import Lab
+from nightlab.agents.naming import own_name
+from nightlab.agents.rules_of_scale import scaled_settings
 from nightlab.configs.levels import same_value
 from nightlab.configs.study import Factor, Scalar, Study
 from nightlab.knowledge.catalog import Technique, factor_levels
 from nightlab.search.levels import holds
-from nightlab.tools.launchers.names import catalog_keys
 
 __all__ = ["fits", "forbidden_in", "own_name", "space_of"]
 
@@ -25,8 +26,9 @@ OFF: tuple[Scalar, ...] = (False, 0, "none", "off", "no")
 def space_of(lab: Lab) -> dict[str, Factor]:
     """The study's own factors, then those the catalog adds: parameters the baseline names and the study leaves free.
 
-    A technique whose parameters belong together becomes one bundle under the technique's id. What a technique needs
-    becomes a condition; where the study can never meet it, the technique is left out.
+    A technique whose parameters belong together becomes one bundle under the technique's id; values that follow from
+    the study's own are computed here. What a technique needs becomes a condition; where the study can never meet it,
+    the technique is left out.
     """
     study, selection = lab.study, lab.study.catalog
     space = dict(study.space)
@@ -35,17 +37,8 @@ def space_of(lab: Lab) -> dict[str, Factor]:
         wanted += lab.catalog.match(method=study.method)
     for technique in wanted:
         if not technique.locked and technique.id not in selection.exclude:
-            space |= _Adding(study, space, technique).factors()
+            space |= _Adding(lab, space, technique).factors()
     return _possible(study, space)
-
-
-def own_name(study: Study, parameter: str) -> str:
-    """What the study calls a parameter of the catalog: by its own map, the catalog's name or its framework's."""
-    named = study.catalog.parameters.get(parameter)
-    if named or parameter in study.parameters or not study.launcher.is_framework:
-        return named or parameter
-    key = catalog_keys(study.launcher.kind).get(parameter, parameter)
-    return key if key in study.parameters else parameter
 
 
 def fits(level: Scalar, baseline: Scalar) -> bool:
@@ -58,11 +51,13 @@ def fits(level: Scalar, baseline: Scalar) -> bool:
 class _Adding:
     """One technique on its way into the space."""
 
-    def __init__(self, study: Study, space: Mapping[str, Factor], technique: Technique) -> None:
-        self.study, self.space, self.technique = study, space, technique
+    def __init__(self, lab: Lab, space: Mapping[str, Factor], technique: Technique) -> None:
+        self.lab, self.study, self.space, self.technique = lab, lab.study, space, technique
         self.taken = {*space, *(name for factor in space.values() for name in factor.parameters_set)}
 
     def factors(self) -> dict[str, Factor]:
+        if self.technique.is_rule:
+            return self._by_rule()
         bundle = self._bundle()
         companions = self.technique.together[1:]
         if bundle is not None:
@@ -102,6 +97,17 @@ class _Adding:
                 fixed[name] = values[0]
         settings = {_label(first, value): {named[first]: value, **fixed} for value in self._values(first)}
         return Factor(settings=settings, technique=self.technique.id, requires=self._needs(first))
+
+    def _by_rule(self) -> dict[str, Factor]:
+        """One variable of what follows from the study's own values; nothing where not all of it may be set."""
+        found = scaled_settings(self.lab, self.technique)
+        names = next(iter(found), {})
+        clash = self.technique.id in self.taken or self.technique.id in self.study.parameters
+        if not found or clash or any(name in self.taken or not self._is_free(name) for name in names):
+            return {}
+        first = next(iter(names))
+        settings = {_label(first, setting[first]): setting for setting in found}
+        return {self.technique.id: Factor(settings=settings, technique=self.technique.id)}
 
     def _values(self, parameter: str) -> list[Scalar]:
         baseline = self.study.parameters[own_name(self.study, parameter)]

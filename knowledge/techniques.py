@@ -46,8 +46,12 @@ class Entry(BaseModel):
 class TechniqueParameter(Entry):
     """One parameter of a technique with the values worth trying."""
 
-    values: Values
+    values: Values | None = None
     """Candidates for every method that `by_method` does not name."""
+    times: Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=1)] | None = None
+    """Instead of values: multiples of the baseline's own. Only of the first of `together`."""
+    power: float | None = None
+    """Instead of values: the baseline's own times the first of `together`'s multiple to this power."""
     by_method: dict[MethodName, Values] = Field(default_factory=dict)
     """Training method → candidates."""
     scale: Literal["linear", "log"] = "linear"
@@ -56,6 +60,16 @@ class TechniqueParameter(Entry):
     """Values that follow from another parameter, in words."""
     needs: dict[str, Scalar] = Field(default_factory=dict)
     """Values of other parameters (the catalog's names) without which this one means nothing."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> TechniqueParameter:
+        given = [key for key in ("values", "times", "power") if getattr(self, key) is not None]
+        if len(given) != 1:
+            message = f"has both {' and '.join(given)}" if given else "has no values to try"
+            refuse(Problem(message, (), "give one of values, times, power"))
+        if self.by_method and self.values is None:
+            refuse(Problem(f"does not go with {given[0]}", ("by_method",), "take one of them out"))
+        return self
 
 
 class Technique(Entry):
@@ -104,6 +118,25 @@ class Technique(Entry):
                 refuse(Problem(f"{name} is none of its params", ("together", index), mend))
         return self
 
+    @model_validator(mode="after")
+    def _sound_rule(self) -> Technique:
+        """Multiples stand first of those that belong together, and what follows them behind."""
+        first, others = next(iter(self.together), None), self.together[1:]
+        by_rule = first is not None and self.params[first].times is not None
+        for name, spec in self.params.items():
+            if spec.times is not None and (name != first or not others):
+                mend = "name it first in together, before those that follow it"
+                refuse(Problem("has nothing that follows it", ("params", name, "times"), mend))
+            if (spec.power is not None) is not (by_rule and name in others):
+                mend = "what stands behind a parameter with times in together has a power, and nothing else has"
+                refuse(Problem("follows nothing" if spec.power else "needs a power", ("params", name), mend))
+        return self
+
+    @property
+    def is_rule(self) -> bool:
+        """Whether its values follow from the study's own, all at once."""
+        return any(spec.times is not None for spec in self.params.values())
+
     def needs_of(self, parameter: str) -> dict[str, Scalar]:
         """What must hold for one of its parameters to mean something."""
         return {**self.needs, **self.params[parameter].needs}
@@ -132,7 +165,8 @@ def method_names(method: str) -> tuple[str, ...]:
 
 
 def factor_levels(technique: Technique, parameter: str, method: str) -> tuple[Scalar, ...]:
-    """The values worth trying for one parameter under a method; empty when they are lists, which no factor can hold.
+    """The values worth trying for one parameter under a method; empty when they are lists, which no factor can hold,
+    and when they follow from the baseline's own (`times`, `power`).
 
     Where the catalog tells LoRA and full fine-tuning apart and the method does not, the values of both, by size.
     Raises ConfigError for a parameter the technique does not have.
@@ -143,7 +177,7 @@ def factor_levels(technique: Technique, parameter: str, method: str) -> tuple[Sc
         raise ConfigError(Fault(f"technique {technique.id} has no parameter {parameter}", mend=f"it has: {known}"))
     exact, *others = method_names(method)
     found = [spec.by_method[name] for name in others if name in spec.by_method]
-    values = spec.by_method.get(exact) or [value for part in found for value in part] or spec.values
+    values = spec.by_method.get(exact) or [value for part in found for value in part] or spec.values or []
     scalars = [value for value in values if not isinstance(value, list)]
     if len(found) > 1 and exact not in spec.by_method:
         scalars = sorted(scalars, key=lambda value: (isinstance(value, str), value))

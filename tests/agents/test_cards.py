@@ -6,10 +6,12 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nightlab.agents.cards import Entry, Rerun, describe, result_files
+from nightlab.agents.cards import Entry, Rerun, describe, experiment_files, recorded_batch, result_files
+from nightlab.agents.code_space import NO_CODE
 from nightlab.agents.context import Lab
 from nightlab.knowledge.records import (
     Effect,
@@ -26,6 +28,7 @@ from nightlab.search.attribution import Move
 from nightlab.tools.launchers import launcher_for
 from nightlab.tools.redaction import Redactor
 from tests.agents.lab import executed, new_lab, planned
+from tests.face.calling import call
 from tests.task import git
 
 ENVIRONMENT = {
@@ -78,6 +81,40 @@ def test_so_does_one_that_gets_its_parameters_by_the_environment_in_a_folder(tmp
         line = rerun.line(7)
         assert line.startswith("cd sub && ") and "NIGHTLAB_SEED=7" in line and "HP_LR=0.01" in line
         assert line.endswith("python ../train.py")
+
+
+BATCHED: dict[str, Any] = {
+    "parameters": {"lr": 0.001, "micro_batch": 4, "grad_accum": 2, "width": 32, "color": "red", "crash": "no"}
+    | {"seconds": 0, "steps": 10},
+    "space": {"grad_accum": {"levels": [8]}},
+}
+
+
+def test_the_effective_batch_stands_on_the_branch_and_is_shown(tmp_path: Path) -> None:
+    line = "Effective batch: 32 = 1 × 4 × 8 (world size × per-device batch × accumulation)."
+    with new_lab(tmp_path, **BATCHED) as lab:
+        (run,) = executed(lab, planned(lab, {"grad_accum": 8}))
+        experiment, tree = lab.ledger.experiment(run.number), lab.paths.worktree(run.number)
+        written = git(lab.paths.root, "show", f"{experiment.branch}:EXPERIMENT.md")
+        ended = result_files(lab.study, experiment, [], None, lab.launcher, tree, lab.redactor)["EXPERIMENT.md"]
+        root = lab.paths.root
+    assert line in written and line in ended
+    shown = call(root, "show", str(run.number))
+    assert (shown.status, shown.err) == (0, "") and line in shown.out
+    told = json.loads(call(root, "show", str(run.number), "--json").out)["effective_batch"]
+    assert told == {"world_size": 1, "per_device": 4, "accumulation": 8, "size": 32}
+    git(root, "worktree", "remove", "--force", str(tree))
+    git(root, "branch", "-D", experiment.branch)
+    git(root, "reflog", "expire", "--expire=now", "--all")
+    git(root, "gc", "-q", "--prune=now")
+    gone = call(root, "show", str(run.number))
+    assert gone.status == 0 and "Effective batch" not in gone.out
+
+
+def test_where_nothing_is_named_like_a_batch_nothing_is_told(lab: Lab) -> None:
+    files = experiment_files(lab.study, EXPERIMENT, lab.launcher, lab.paths.root, lab.redactor, NO_CODE)
+    assert "ffective" not in "".join(files.values())
+    assert recorded_batch(files["experiment.json"]) is None
 
 
 EXPERIMENT = Experiment(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from nightlab.agents.analysis import gather_facts
 from nightlab.agents.brain import Diagnosis, Dimension
@@ -20,6 +21,7 @@ from nightlab.knowledge.catalog import load_catalog
 from nightlab.knowledge.lessons import append, make_lesson
 from nightlab.knowledge.records import Effect, Experiment, Lesson, Phase, Verdict, VerdictKind
 from nightlab.search.history import RankedFactor
+from nightlab.tools.launchers import launcher_for
 from tests.agents.lab import new_lab
 from tests.task import study_data
 
@@ -168,6 +170,98 @@ def test_a_bundle_that_cannot_be_whole_leaves_its_first_parameter_alone(base: La
         "mine",
         "importance_sampling_level",
     ]
+
+
+SCALED: dict[str, Any] = {
+    "method": "sft-lora",
+    "parameters": {"learning_rate": 1e-4, "effective_batch": 16, "micro_batch": 8, "crash": "no"},
+    "space": {},
+}
+
+
+def test_the_batch_and_the_learning_rate_that_follows_it_are_one_variable(base: Lab) -> None:
+    lab = catalog_lab(base, {"include": ["batch_lr_sqrt"], "match": True}, **SCALED)
+    rule = next(factor for factor in ranked(lab, ["loss_spikes"], []) if factor.technique == "batch_lr_sqrt")
+    assert (rule.name, rule.tier, rule.ordered) == ("batch_lr_sqrt", 2, False)
+    found = dict(zip(rule.levels, rule.also, strict=True))
+    assert found == {
+        "effective_batch-32": {"effective_batch": 32, "learning_rate": 1.414e-4},
+        "effective_batch-8": {"effective_batch": 8, "learning_rate": 7.071e-5},
+        "effective_batch-64": {"effective_batch": 64, "learning_rate": 2e-4},
+    }
+    assert rule.reason.endswith("against loss_spikes")
+    assert {factor.technique for factor in ranked(lab, [], [])} == {"batch_lr_sqrt"}, "what is included comes first"
+    linear = space_of(catalog_lab(base, {"include": ["batch_lr_linear"]}, **SCALED))["batch_lr_linear"]
+    assert linear.settings is not None
+    assert [one["learning_rate"] for one in linear.settings.values()] == [2e-4, 5e-5, 4e-4]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "settings"),
+    [
+        ({"effective_batch": 16, "micro_batch": 16}, [("effective_batch", 32), ("effective_batch", 64)]),
+        ({"batch_size": 3}, [("batch_size", 6), ("batch_size", 12)]),
+        (
+            {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 1},
+            [("gradient_accumulation_steps", 2), ("gradient_accumulation_steps", 4)],
+        ),
+        ({"tokens": 16}, []),
+        ({"effective_batch": "auto"}, []),
+    ],
+)
+def test_the_batch_under_whatever_name(base: Lab, parameters: dict[str, Any], settings: list[tuple[str, int]]) -> None:
+    """No multiple that processes × per-device batch does not divide, and none that is no whole number."""
+    changed = {**SCALED, "parameters": {"learning_rate": 1e-4, "crash": "no", **parameters}}
+    space = space_of(catalog_lab(base, {"include": ["batch_lr_sqrt"]}, **changed))
+    found = space["batch_lr_sqrt"].settings if space else {}
+    assert found is not None
+    assert [next(iter(setting.items())) for setting in found.values()] == settings
+
+
+def test_a_rule_of_ones_own(base: Lab, tmp_path: Path) -> None:
+    """As on the page about the space: what follows keeps its sort, so that steps are whole."""
+    params = "{effective_batch: {times: [2, 4]}, learning_rate: {power: 0.5}, warmup_steps: {power: -1}}"
+    names = "[effective_batch, learning_rate, warmup_steps]"
+    text = f"{{id: mine, name: Mine, tier: 2, applies_to: [sft], params: {params}, together: {names}}}"
+    (tmp_path / "own.yaml").write_text(f"techniques: [{text}]")
+    parameters = {"learning_rate": 1e-4, "effective_batch": 16, "warmup_steps": 99, "crash": "no"}
+    lab = catalog_lab(base, {"include": ["mine"]}, **{**SCALED, "parameters": parameters})
+    (rule,) = space_of(replace(lab, catalog=load_catalog(tmp_path / "own.yaml"))).values()
+    assert rule.settings is not None
+    assert [tuple(one.values()) for one in rule.settings.values()] == [(32, 1.414e-4, 50), (64, 2e-4, 25)]
+    assert [type(one["warmup_steps"]) for one in rule.settings.values()] == [int, int]
+
+
+def test_half_a_rule_is_none(base: Lab) -> None:
+    """A batch whose learning rate cannot follow would be another technique."""
+    chosen = {"include": ["batch_lr_sqrt"]}
+    assert space_of(catalog_lab(base, chosen, **{**SCALED, "locked": ["learning_rate"]})) == {}
+    own = {"learning_rate": {"levels": [2e-4]}}
+    assert list(space_of(catalog_lab(base, chosen, **{**SCALED, "space": own}))) == ["learning_rate"]
+
+
+@pytest.mark.parametrize(
+    ("launcher", "method", "config"),
+    [
+        ({"kind": "llamafactory"}, "sft-lora", {"dataset": "d", "template": "qwen"}),
+        ({"kind": "trl", "task": "dpo"}, "dpo", {"dataset_name": "d"}),
+        ({"kind": "roll", "task": "sft"}, "sft-full", {"exp_name": "mine", "sft_train": {"training_args": {}}}),
+    ],
+)
+def test_a_framework_is_given_the_whole_rule(
+    base: Lab, tmp_path: Path, launcher: dict[str, Any], method: str, config: dict[str, Any]
+) -> None:
+    (tmp_path / "train.yaml").write_text(yaml.safe_dump(config))
+    parameters = {"learning_rate": 1e-4, "effective_batch": 16, "per_device_train_batch_size": 2}
+    settings = {**launcher, "config": "train.yaml"}
+    lab = catalog_lab(base, {"include": ["batch_lr_sqrt"]}, method=method, parameters=parameters, launcher=settings)
+    rule = space_of(lab)["batch_lr_sqrt"]
+    assert list(rule.settings or {}) == ["effective_batch-32", "effective_batch-8", "effective_batch-64"]
+    changed = {**parameters, **rule.setting("effective_batch-32", parameters)}
+    (text,) = launcher_for(lab.study).files(changed, tmp_path).values()
+    written = yaml.safe_load(text)
+    written = written.get("sft_train", {}).get("training_args", written)
+    assert (written["gradient_accumulation_steps"], written["learning_rate"]) == (16, 1.414e-4)
 
 
 def test_conflicting_techniques_are_never_combined(base: Lab) -> None:

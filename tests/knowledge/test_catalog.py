@@ -45,12 +45,13 @@ def ids(catalog: Catalog, **how: object) -> list[str]:
 
 def test_the_built_in_catalog_is_sound(catalog: Catalog) -> None:
     known = {technique.id for technique in catalog.techniques}
-    assert len(known) == len(catalog.techniques) == 118
+    assert len(known) == len(catalog.techniques) == 120
     for technique in catalog.techniques:
         assert set(technique.symptoms) <= catalog.meta.symptoms.keys(), technique.id
         assert technique.evidence in catalog.meta.evidence
         assert technique.tier in catalog.meta.tiers
-        assert all(len(factor_levels(technique, name, "grpo")) == 1 for name in technique.together[1:]), technique.id
+        fixed = [name for name in technique.together[1:] if technique.params[name].power is None]
+        assert all(len(factor_levels(technique, name, "grpo")) == 1 for name in fixed), technique.id
         for other in technique.conflicts:
             assert technique.id in catalog.get(other).conflicts, (technique.id, other)
 
@@ -90,7 +91,7 @@ def test_match_filters_by_method(catalog: Catalog) -> None:
     assert lora ^ full
     assert ids(catalog, method="dpo-lora") == ids(catalog, method="dpo") != []
     assert ids(catalog, method="knitting") == []
-    assert len(ids(catalog)) == 118
+    assert len(ids(catalog)) == 120
 
 
 def test_match_orders_by_tier_symptoms_cost_and_evidence(catalog: Catalog) -> None:
@@ -150,7 +151,7 @@ def test_the_prior_falls_with_tier_evidence_and_cost(catalog: Catalog) -> None:
 def test_a_file_of_ones_own_adds_and_overrides(own: Path, catalog: Catalog) -> None:
     own.write_text(GOOD, encoding="utf-8")
     mine = load_catalog(own)
-    assert len(mine.techniques) == 119
+    assert len(mine.techniques) == 121
     assert mine.get("lr") == catalog.get("lr").model_copy(update={"tier": 2})
     trick = mine.get("my_trick")
     assert (trick.evidence, trick.cost, trick.params["trick"].values) == ("heuristic", 1.0, [0.001, 2, "on", True])
@@ -252,4 +253,22 @@ def test_an_absent_file_is_told(own: Path) -> None:
 def test_parameters_together_must_be_the_techniques_own(own: Path) -> None:
     own.write_text(GOOD.replace("  symptoms: [cold_start, overfit]", "  together: [trick, treat]"), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"together\[1\]: treat is none of its params .it has trick"):
+        load_catalog(own)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ("{a: {}}", r"params\.a: has no values to try .give one of values, times, power"),
+        ("{a: {values: [1], times: [2]}}", r"params\.a: has both values and times"),
+        ("{a: {power: 1, by_method: {sft: [1]}}}", r"params\.a\.by_method: does not go with power"),
+        ("{a: {times: [0]}, b: {power: 1}}, together: [a, b]", r"params\.a\.times\[0\]"),
+        ("{a: {times: [2]}}", r"params\.a\.times: has nothing that follows it"),
+        ("{a: {times: [2]}, b: {values: [1]}}, together: [a, b]", r"params\.b: needs a power"),
+        ("{a: {values: [2]}, b: {power: 1}}, together: [a, b]", r"params\.b: follows nothing"),
+    ],
+)
+def test_a_rule_that_does_not_hold_together_is_told(own: Path, params: str, message: str) -> None:
+    own.write_text(f"techniques: [{{id: x, name: X, tier: 1, applies_to: [sft], params: {params}}}]", encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
         load_catalog(own)

@@ -21,7 +21,7 @@ from nightlab.configs.files import sync_folder, write_atomically
 from nightlab.errors import ConfigError, DiskError, Fault
 from nightlab.tools.distillation.cache_files import DRAFT, FILES, HEADER, INDEX_ROW, Header
 
-__all__ = ["CacheWriter", "LogitCache", "Rows"]
+__all__ = ["CacheWriter", "LogitCache", "Rows", "refuse_finished"]
 
 Array = npt.NDArray[Any]
 
@@ -36,6 +36,12 @@ class Rows:
     """(targets, k), log-probabilities at temperature 1."""
     tail: Array
     """(targets, temperatures), log Σ p^(1/T) over the other tokens; −60,000 where there are none."""
+
+
+def refuse_finished(folder: Path) -> None:
+    """Raise ConfigError where the folder holds a finished cache."""
+    if (folder / HEADER).exists():
+        raise ConfigError(Fault("holds a finished cache", folder, mend="name another folder, or delete it"))
 
 
 class CacheWriter:
@@ -53,8 +59,7 @@ class CacheWriter:
         self._rows = self._examples = 0
 
     def __enter__(self) -> Self:
-        if (self.folder / HEADER).exists():
-            raise ConfigError(Fault("holds a finished cache", self.folder, mend="name another folder, or delete it"))
+        refuse_finished(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         with ExitStack() as opened:
             self._files = {name: opened.enter_context((self.folder / name).open("ab")) for name in FILES}

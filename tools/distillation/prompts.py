@@ -12,9 +12,11 @@ from nightlab.tools.datasets.example import writable
 from nightlab.tools.datasets.layouts import USUAL_COLUMNS
 from nightlab.tools.datasets.rows import read_rows
 
-__all__ = ["OutputFormat", "Prompt", "Prompts", "read_prompts", "row_of"]
+__all__ = ["OutputFormat", "Prompt", "Prompts", "Turn", "conversation_of", "read_prompts", "row_of"]
 
 OutputFormat = Literal["alpaca", "openai"]
+Turn = tuple[str, str]
+"""Role (system, user, assistant) and text."""
 ROLES = {
     "user": "user",
     "human": "user",
@@ -28,9 +30,9 @@ ROLES = {
 
 @dataclass(frozen=True)
 class Prompt:
-    """Messages up to the last question: pairs of role (system, user, assistant) and text."""
+    """Messages up to the last question."""
 
-    turns: tuple[tuple[str, str], ...]
+    turns: tuple[Turn, ...]
 
     @property
     def text(self) -> str:
@@ -84,7 +86,25 @@ def _prompt(row: object) -> Prompt | None:
     return Prompt(tuple((role, writable(text)) for role, text in turns))
 
 
-def _turns(row: object) -> Iterator[tuple[str, str]]:
+def conversation_of(row: object) -> tuple[Turn, ...] | None:
+    """All messages of a row that ends with an answer, its own or that of a column; None where it does not."""
+    turns = list(_turns(row))
+    if isinstance(row, dict) and turns and turns[-1][0] == "user":
+        turns += _answer(_first(row, "response"))
+    asked, answered = [role for role, _ in turns[-2:-1]], [role for role, text in turns[-1:] if text.strip()]
+    if (asked, answered) != (["user"], ["assistant"]) or any(role == "broken" for role, _ in turns):
+        return None
+    return tuple((role, writable(text)) for role, text in turns)
+
+
+def _answer(said: object) -> Iterator[Turn]:
+    if isinstance(said, list):
+        yield from _messages(said)
+    elif isinstance(said, str):
+        yield "assistant", said
+
+
+def _turns(row: object) -> Iterator[Turn]:
     if isinstance(row, str):
         yield "user", row
     if not isinstance(row, dict):
@@ -103,7 +123,7 @@ def _turns(row: object) -> Iterator[tuple[str, str]]:
     yield from _question(row)
 
 
-def _question(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _question(row: Mapping[str, Any]) -> Iterator[Turn]:
     """The instruction and its input on lines of their own, as LLaMA-Factory joins them; else the plain text."""
     names = [name for name in USUAL_COLUMNS["prompt"] if isinstance(row.get(name), str)][:1]
     names += ["input"] if names and names != ["input"] and row.get("input") else []
@@ -112,7 +132,7 @@ def _question(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "user", "\n".join(str(part) for part in parts)
 
 
-def _messages(messages: list[Any]) -> Iterator[tuple[str, str]]:
+def _messages(messages: list[Any]) -> Iterator[Turn]:
     for message in messages:
         given = message if isinstance(message, dict) else {}
         text = given.get("content", given.get("value"))

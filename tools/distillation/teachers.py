@@ -1,8 +1,9 @@
-"""Loads what a dump needs: a teacher by transformers, and tokenised examples (needs `nightlab[train]`)."""
+"""Loads what a dump needs: a teacher by transformers, and examples as tokens (needs `nightlab[train]`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,13 +12,24 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from nightlab.errors import ConfigError, Fault
 from nightlab.tools.datasets.rows import read_rows
-from nightlab.tools.distillation.cache import CacheWriter
+from nightlab.tools.distillation.cache import CacheWriter, refuse_finished
 from nightlab.tools.distillation.cache_files import Header, fingerprint_of
 from nightlab.tools.distillation.dumping import dump, vocabulary_of
+from nightlab.tools.distillation.rendering import Learned, Rendered, Renderer, is_tokenised, render_file
 
-__all__ = ["Precision", "dump_file", "read_examples"]
+__all__ = ["EXAMPLES", "Dumped", "Precision", "dump_file", "read_examples"]
 
 Precision = Literal["bfloat16", "float32", "auto"]
+EXAMPLES = "examples.jsonl"
+"""In the cache's folder: conversations as the tokens that were dumped."""
+
+
+@dataclass(frozen=True)
+class Dumped:
+    """A finished cache, and what became of the conversations where the examples were some."""
+
+    writer: CacheWriter
+    rendered: Rendered | None = None
 
 
 def read_examples(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -62,14 +74,31 @@ def dump_file(
     batch_size: int = 8,
     device: str = "auto",
     trust_remote_code: bool = False,
-) -> CacheWriter:
+    learned: Learned = "last",
+    longest: int | None = None,
+    chat_template: str | None = None,
+    template_args: Mapping[str, Any] | None = None,
+) -> Dumped:
     """Dump a teacher's k likeliest tokens for a file of examples; the writer tells how many there are.
 
-    `teacher`: a folder or a name, with its tokenizer. `device` `auto`: a GPU where there is one. Raises ConfigError,
-    DiskError.
+    `teacher`: a folder or a name, with its tokenizer. `device` `auto`: a GPU where there is one. Examples that are
+    conversations are rendered by the tokenizer's chat template first (`chat_template`: another one, `learned` to
+    `template_args`: see `Renderer`) and written as tokens beside the cache. Raises ConfigError, DiskError.
     """
+    refuse_finished(out)
+    are_tokens = is_tokenised(examples)
     try:
         tokenizer = AutoTokenizer.from_pretrained(teacher, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError) as error:
+        raise ConfigError(Fault(f"{teacher} cannot be loaded: {str(error).splitlines()[0]}", key="teacher")) from error
+    rendered = None
+    if not are_tokens:
+        # Before the model is loaded, which takes long: a template that does not fit is told at once.
+        tokenizer.chat_template = chat_template or tokenizer.chat_template
+        renderer = Renderer(tokenizer, learned, longest, template_args or {})
+        rendered = render_file(examples, out / EXAMPLES, renderer)
+        examples = rendered.file
+    try:
         model = AutoModelForCausalLM.from_pretrained(teacher, dtype=dtype, trust_remote_code=trust_remote_code)
     except (OSError, ValueError) as error:
         raise ConfigError(Fault(f"{teacher} cannot be loaded: {str(error).splitlines()[0]}", key="teacher")) from error
@@ -83,4 +112,4 @@ def dump_file(
     with CacheWriter(out, header) as writer:
         dump(model, read_examples(examples), writer, batch_size=batch_size)
         writer.finish()
-    return writer
+    return Dumped(writer, rendered)

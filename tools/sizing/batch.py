@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from nightlab.tools.failures.remedies import BatchNames, batch_names
 from nightlab.tools.sizing.configuration import Configuration
 
-__all__ = ["EffectiveBatch", "LearningRateRule", "effective_batch", "names_of_batch", "scaled_learning_rate"]
-
-LearningRateRule = Literal["sqrt", "linear"]
+__all__ = ["EffectiveBatch", "effective_batch", "names_of_batch"]
 
 
 @dataclass(frozen=True)
@@ -69,15 +66,3 @@ def names_of_batch(configuration: Configuration) -> BatchNames | None:
 def _count(configuration: Configuration, name: str) -> int | None:
     value = configuration.values.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def scaled_learning_rate(
-    learning_rate: float, batch: float, new_batch: float, rule: LearningRateRule = "sqrt"
-) -> float:
-    """The learning rate for another effective batch.
-
-    `sqrt` is for Adam and its like (Malladi et al. 2022, arXiv 2205.10287), `linear` for SGD (Goyal et al. 2017, arXiv
-    1706.02677). Both are rules of thumb for where to look, not for what is best.
-    """
-    ratio = new_batch / batch
-    return learning_rate * (math.sqrt(ratio) if rule == "sqrt" else ratio)

@@ -40,6 +40,12 @@ NAMES: dict[str, tuple[str, ...]] = {
     "deepspeed": ("deepspeed", "deepspeed_config"),
     "gradient_checkpointing": ("gradient_checkpointing", "activation_checkpointing"),
     "flash_attn": ("flash_attn", "attn_implementation", "use_flash_attention_2", "use_flash_attn"),
+    "prompt_length": ("max_prompt_length",),
+    "answer_length": ("max_completion_length", "max_new_tokens", "response_length"),
+    "kl": ("beta", "kl_coef", "kl"),
+    "reference": ("ref_model", "ref_model_name_or_path"),
+    "reward": ("reward_model", "reward_model_path", "reward_model_name_or_path"),
+    "teacher": ("teacher_model_name_or_path", "teacher_model"),
     "liger": ("enable_liger_kernel", "use_liger_kernel", "use_liger"),
 }
 """Name → what LLaMA-Factory, TRL, Hugging Face, Accelerate and scripts call it, where that is not the name alone."""
@@ -83,6 +89,11 @@ class Configuration:
         value = self.value(name)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return int(value) if is_number and float(value).is_integer() and value > 0 else None  # type: ignore[arg-type, operator]
+
+    def fraction(self, name: str) -> float | None:
+        """A number; None for everything else."""
+        value = self.value(name)
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     def switch(self, name: str) -> bool | None:
         """True or false, also as text; None for everything else."""

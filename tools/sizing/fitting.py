@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from nightlab.tools.sizing.memory import ERROR, GIB, MemoryEstimate, Plan, estimate_memory
+from nightlab.tools.sizing.memory import GIB, MemoryEstimate, Plan, estimate_memory
 from nightlab.tools.sizing.shapes import ModelShape
 
 __all__ = ["FAR_BEYOND", "Fit", "fit", "nearest"]
 
-FAR_BEYOND = 1.05 + ERROR
-"""How much of the device even the most sparing reading of a configuration must be, to be refused."""
+FAR_BEYOND = 1.05
+"""How much of the device even the most sparing reading of a configuration must be beyond its error, to be refused."""
 
 
 @dataclass(frozen=True)
@@ -36,23 +36,25 @@ class Fit:
 
     @property
     def is_hopeless(self) -> bool:
-        return self.least.total > FAR_BEYOND * self.device
+        return self.least.total > (FAR_BEYOND + self.plan.error) * self.device
 
     def __str__(self) -> str:
-        text = f"about {self.estimate} of the {self.device / GIB:.0f} GiB of a GPU; expect ±{100 * ERROR:.0f} %"
+        text = (
+            f"about {self.estimate} of the {self.device / GIB:.0f} GiB of a GPU; expect ±{100 * self.plan.error:.0f} %"
+        )
         return text if self.fits else f"{text}. {self.nearest or 'Nothing known makes it fit: take a smaller model'}"
 
 
 def fit(shape: ModelShape, plan: Plan, device: float, sparing: Plan | None = None) -> Fit:
     """A plan against `device` bytes of one GPU; `sparing` is the least that the same configuration may mean."""
-    estimate, least = estimate_memory(shape, plan), estimate_memory(shape, sparing or plan)
+    estimate, least = estimate_memory(shape, plan, device), estimate_memory(shape, sparing or plan, device)
     return Fit(plan, estimate, device, least, nearest(shape, plan, device) if estimate.total > device else "")
 
 
 def nearest(shape: ModelShape, plan: Plan, device: float) -> str:
     """The least change after which the estimate fits; empty where none does."""
     for change, changed in _changes(plan):
-        estimate = estimate_memory(shape, changed)
+        estimate = estimate_memory(shape, changed, device)
         if estimate.total <= device:
             return f"The nearest that fits: {change} ({estimate.total / GIB:.1f} GiB)"
     return ""
@@ -86,6 +88,13 @@ def _smaller_batches(plan: Plan, before: str) -> Iterator[tuple[str, Plan]]:
 
 def _steps(plan: Plan) -> Iterator[tuple[str, Plan]]:
     """Each on top of those before it."""
+    written = plan.generation
+    if written and not written.engine_share and written.sequences > plan.per_device:
+        plan = replace(plan, generation=replace(written, sequences=plan.per_device))
+        yield f"answers written {plan.per_device} at a time", plan
+    if written and written.engine_share and not written.engine_sleeps:
+        plan = replace(plan, generation=replace(written, engine_sleeps=True))
+        yield "a vLLM that sleeps while the model trains (vllm_enable_sleep_mode)", plan
     if not plan.checkpointing:
         plan = replace(plan, checkpointing=True)
         yield "gradient checkpointing", plan

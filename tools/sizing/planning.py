@@ -7,19 +7,19 @@ import re
 from pathlib import Path
 
 from nightlab.tools.sizing.batch import effective_batch
-from nightlab.tools.sizing.configuration import Configuration
+from nightlab.tools.sizing.configuration import Configuration, leaf
 from nightlab.tools.sizing.memory import Optimizer, Plan, Precision
+from nightlab.tools.sizing.roles import Roles
 
 __all__ = ["plan_of"]
 
-UNKNOWN_METHODS = frozenset({"grpo", "ppo", "rloo", "infer", "inference", "predict", "eval", "agentic", "rlvr"})
-"""What also generates while it trains, or does not train: nothing is estimated."""
+UNKNOWN_METHODS = frozenset({"infer", "inference", "predict", "eval", "agentic", "rlvr"})
+"""What does not train, or whose rollouts are not told by its parameters: nothing is estimated."""
 UNKNOWN_TUNING = frozenset({"freeze", "oft"})
 PAIRS = frozenset({"dpo", "orpo", "simpo", "cpo", "kto", "rm", "reward"})
-WITH_REFERENCE = frozenset({"dpo", "kto"})
 ATTENTION = frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "c_attn", "query_key_value"})
 CHECKPOINTING_BY_DEFAULT = "cutoff_len"
-"""An argument of LLaMA-Factory's alone, which checkpoints activations unless it is told not to."""
+"""An argument of LLaMA-Factory's alone, by which a script shows that it starts that."""
 _STAGE = re.compile(r"(?:z|zero_?|stage_?)([0-3])(?!\d)", re.IGNORECASE)
 
 
@@ -30,8 +30,9 @@ def plan_of(configuration: Configuration, window: int | None, root: Path, *, spa
     what needs least memory.
     """
     batch, words = effective_batch(configuration), set(configuration.method.split("_"))
-    kind = configuration.value("finetuning_type")
-    if batch is None or window is None or words & UNKNOWN_METHODS or kind in UNKNOWN_TUNING:
+    kind, roles = configuration.value("finetuning_type"), Roles(configuration, root, sparing=sparing)
+    window = roles.sequence(window)
+    if batch is None or window is None or words & UNKNOWN_METHODS or kind in UNKNOWN_TUNING or roles.is_roll:
         return None
     rank, bits = _adapter(configuration)
     stage, offload_optimizer, offload_parameters = _sharding(configuration, root)
@@ -52,7 +53,12 @@ def plan_of(configuration: Configuration, window: int | None, root: Path, *, spa
         flash_attention=configuration.value("flash_attn") not in ("disabled", "eager", False),
         fused_loss=sparing if (said := configuration.switch("liger")) is None else said,
         sequences=2 if words & PAIRS else 1,
-        has_reference=bool(words & WITH_REFERENCE),
+        scored=roles.scored,
+        has_reference=roles.has_reference,
+        has_critic=roles.has_critic,
+        frozen_copies=roles.frozen_copies,
+        teacher=roles.teacher,
+        generation=roles.generation(batch, window),
     )
 
 
@@ -72,8 +78,11 @@ def _adapter(configuration: Configuration) -> tuple[int | None, int | None]:
 
 def _precision(configuration: Configuration, *, sparing: bool) -> Precision:
     given = [configuration.switch(name) for name in ("bf16", "fp16")]
-    word = str(configuration.value("precision") or "").lower()
-    if configuration.switch("pure_bf16"):
+    word, name = str(configuration.value("precision") or "").lower(), configuration.named("precision")
+    # TRL loads the weights themselves in `dtype`; of a script nobody knows.
+    is_of_weights = name is not None and leaf(name) in ("dtype", "torch_dtype")
+    loads_16_bits = "16" in word and is_of_weights and (configuration.is_framework or sparing)
+    if configuration.switch("pure_bf16") or loads_16_bits:
         return "pure16"
     if any(given) or "16" in word:
         return "mixed"
@@ -100,8 +109,10 @@ def _checkpointing(configuration: Configuration, *, sparing: bool) -> bool:
         return said
     if configuration.switch("disable_gradient_checkpointing"):
         return False
+    # LLaMA-Factory and TRL do unless they are told not to.
     return (
         sparing
+        or configuration.is_framework
         or configuration.named("finetuning_type") is not None
         or CHECKPOINTING_BY_DEFAULT in configuration.values
     )

@@ -86,7 +86,8 @@ def show_technique(
         return
     import yaml
 
-    typer.echo(yaml.safe_dump(entry.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110), nl=False)
+    told = entry.model_dump(mode="json", exclude_none=True)
+    typer.echo(yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=110), nl=False)
 
 
 @catalog_app.command("match")

@@ -13,6 +13,7 @@ from nightlab.cli.common import JsonOption, checked_output, checked_url, console
 
 if TYPE_CHECKING:
     from nightlab.tools.distillation.answers import AnswerReport
+    from nightlab.tools.distillation.rendering import Rendered
 
 __all__ = ["register"]
 
@@ -76,7 +77,7 @@ def answers(
         temperature,
         top_p,
         seed,
-        _body(body),
+        _object(body, "--body"),
         timeout,
     )
     filters = Filters(thinking, shortest, longest, json_only, agreement, agree_on, near_copies)  # type: ignore[arg-type]
@@ -102,18 +103,27 @@ def answers(
         raise ModelError(f"{report.missing} answers are missing: {reason} (the same command asks again)")
 
 
-def _body(text: str | None) -> dict[str, Any]:
+def _object(text: str | None, key: str) -> dict[str, Any]:
     from json import loads
 
     from nightlab.errors import ConfigError, Fault
 
     try:
-        body = loads(text or "{}")
+        told = loads(text or "{}")
     except ValueError as error:
-        raise ConfigError(Fault(f"is no JSON: {error}", key="--body")) from error
-    if not isinstance(body, dict):
-        raise ConfigError(Fault("is no JSON object", key="--body"))
-    return body
+        raise ConfigError(Fault(f"is no JSON: {error}", key=key)) from error
+    if not isinstance(told, dict):
+        raise ConfigError(Fault("is no JSON object", key=key))
+    return told
+
+
+def _text_of(file: Path) -> str:
+    from nightlab.errors import ConfigError, Fault
+
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(Fault(f"cannot be read: {getattr(error, 'strerror', None) or error}", file)) from error
 
 
 def _as_json(report: AnswerReport) -> dict[str, Any]:
@@ -144,7 +154,10 @@ def _lines(report: AnswerReport, out: Path) -> Iterator[str]:
 def logits(
     teacher: Annotated[str, typer.Option("--teacher", help="Folder or name of the model.")],
     examples: Annotated[
-        Path, typer.Option("--examples", help="Tokenised: JSONL with input_ids and labels, or a saved data set.")
+        Path,
+        typer.Option(
+            "--examples", help="Conversations, or tokenised: JSONL with input_ids and labels, a saved data set."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder of the cache.", metavar="FOLDER")],
     k: Annotated[int, typer.Option("--k", min=1, help="Tokens kept a position.")] = 64,
@@ -156,6 +169,17 @@ def logits(
     batch_size: Annotated[int, typer.Option("--batch-size", min=1)] = 8,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 …")] = "auto",
     trust_remote_code: Annotated[bool, typer.Option("--trust-remote-code", help="Run the model's own code.")] = False,
+    learn: Annotated[str, typer.Option("--learn", help="Of a conversation: the last answer, or all.")] = "last",
+    longest: Annotated[
+        int | None, typer.Option("--longest", min=2, help="Tokens of a conversation; longer ones are left out.")
+    ] = None,
+    chat_template: Annotated[
+        Path | None, typer.Option("--chat-template", help="Jinja, instead of the tokenizer's own.", metavar="FILE")
+    ] = None,
+    template_args: Annotated[
+        str | None,
+        typer.Option("--template-args", help='Of the chat template: {"enable_thinking": false}.', metavar="JSON"),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Write a teacher's likeliest next tokens into a cache.
@@ -166,12 +190,16 @@ def logits(
 
     if dtype not in ("auto", "bfloat16", "float32"):
         raise ConfigError("--dtype is auto, bfloat16 or float32")
+    if learn not in ("last", "all"):
+        raise ConfigError("--learn is last or all")
+    given = _object(template_args, "--template-args")
+    template = _text_of(chat_template) if chat_template else None
     checked_output(out, is_folder=True)
     try:
         from nightlab.tools.distillation.teachers import dump_file
     except ImportError as error:
         raise ConfigError(f'a teacher needs `pip install "nightlab[train]"` ({error.name} is missing)') from error
-    writer = dump_file(
+    dumped = dump_file(
         teacher,
         examples,
         out,
@@ -182,16 +210,36 @@ def logits(
         batch_size=batch_size,
         device=device,
         trust_remote_code=trust_remote_code,
+        learned=learn,  # type: ignore[arg-type]
+        longest=longest,
+        chat_template=template,
+        template_args=given,
     )
+    writer, rendered = dumped.writer, dumped.rendered
     size = sum(file.stat().st_size for file in out.iterdir())
     told = {"examples": writer.examples, "rows": writer.rows, "bytes": size, **writer.header.to_json()}
     if json:
-        print_json(told)
+        print_json(told | ({"rendered": _rendered(rendered)} if rendered else {}))
     else:
+        for line in _told_of(rendered) if rendered else ():
+            console().print(line)
         console().print(
             f"{writer.examples} examples, {writer.rows} target tokens, {writer.header.k} of "
             f"{writer.header.vocabulary} tokens each, {size / 1e6:.1f} MB in {out}"
         )
+
+
+def _rendered(rendered: Rendered) -> dict[str, Any]:
+    counts = {"rows": rendered.rows, "written": rendered.written, "left_out": dict(rendered.left_out)}
+    return {"file": str(rendered.file), **counts}
+
+
+def _told_of(rendered: Rendered) -> Iterator[str]:
+    yield f"{rendered.written} of {rendered.rows} conversations as tokens in {rendered.file}"
+    for reason, number in rendered.left_out.most_common():
+        yield f"left out  {number}: {reason}"
+    if rendered.left_out:
+        yield f"          the first is row {rendered.first_left_out}"
 
 
 def register(app: typer.Typer) -> None:

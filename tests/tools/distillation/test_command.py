@@ -92,3 +92,20 @@ def test_where_nothing_can_be_written_nothing_is_asked(tmp_path: Path) -> None:
     cache = call(tmp_path, "distill", "logits", "--teacher", "t", "--examples", "p.txt", "--out", "p.txt")
     assert cache.status == 2 and "p.txt is no folder" in cache.err
     assert [file.name for file in tmp_path.iterdir()] == ["p.txt"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--learn", "some"), "--learn is last or all"),
+        (("--template-args", "[1]"), "--template-args: is no JSON object"),
+        (("--chat-template", "gone.jinja"), "gone.jinja: cannot be read: No such file"),
+        (("--dtype", "int8"), "--dtype is auto, bfloat16 or float32"),
+    ],
+)
+def test_wrong_options_of_logits_are_named_before_anything_is_loaded(
+    tmp_path: Path, words: tuple[str, ...], told: str
+) -> None:
+    said = call(tmp_path, "distill", "logits", "--teacher", "t", "--examples", "e.jsonl", "--out", "c", *words)
+    assert said.status == 2 and told in said.err
+    assert not (tmp_path / "c").exists()

@@ -14,6 +14,8 @@ from nightlab.tools.distillation.dumping import rows_of  # noqa: E402
 from nightlab.tools.distillation.losses import Direction, Distillation, divergence, tail_at  # noqa: E402
 from tests.tools.distillation.pair import VOCABULARY, header  # noqa: E402
 
+pytestmark = pytest.mark.train
+
 DIRECTIONS: tuple[Direction, ...] = ("forward", "reverse")
 TEMPERATURES = (1.0, 2.0, 4.0)
 

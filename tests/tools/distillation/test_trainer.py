@@ -21,6 +21,8 @@ from nightlab.tools.distillation.losses import Direction, Distillation  # noqa: 
 from nightlab.tools.distillation.trainer import CachedDistillationTrainer, CachedLogitsCollator  # noqa: E402
 from tests.tools.distillation.pair import VOCABULARY, examples, header  # noqa: E402
 
+pytestmark = pytest.mark.train
+
 
 def model(seed: int) -> Any:
     torch.manual_seed(seed)
@@ -201,3 +203,63 @@ def test_a_saved_teacher_is_dumped_and_its_tokenizer_told(tmp_path: Path) -> Non
     assert (cache.examples, cache.rows, cache.header.vocabulary, cache.header.k) == (1, 2, 96, 96)
     with pytest.raises(ConfigError, match="cannot be loaded"):
         dump_file(str(tmp_path / "none"), tmp_path / "data.jsonl", tmp_path / "other")
+
+
+def test_conversations_are_dumped_by_the_teachers_chat_template_and_the_student_trains_on_them(tmp_path: Path) -> None:
+    from nightlab.tools.distillation.cache_files import fingerprint_of
+    from nightlab.tools.distillation.teachers import EXAMPLES, dump_file, read_examples
+    from tests.face.calling import call
+    from tests.tools.distillation.chat import CHATML, byte_tokenizer
+
+    marks = {"eos_token": "<|im_end|>"}
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=byte_tokenizer(), **marks)
+    config = transformers.LlamaConfig(
+        vocab_size=len(tokenizer) + 6,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=128,
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path / "teacher")
+    tokenizer.save_pretrained(tmp_path / "teacher")
+    talks = [
+        [{"role": "user", "content": f"Say {at}"}, {"role": "assistant", "content": f"{at} is {at}."}]
+        for at in range(4)
+    ]
+    rows = [*({"messages": talk} for talk in talks), {"messages": talks[0][:1]}]
+    (tmp_path / "talks.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    words = ("distill", "logits", "--teacher", "teacher", "--examples", "talks.jsonl", "--out", "cache", "--k", "8")
+    refused = call(tmp_path, *words)
+    assert refused.status == 2 and "has no chat template (give one with --chat-template)" in refused.err
+    (tmp_path / "chatml.jinja").write_text(CHATML)
+    said = call(tmp_path, *words, "--chat-template", "chatml.jinja")
+    assert said.status == 0, said.err
+    assert "4 of 5 conversations as tokens in cache/examples.jsonl" in said.out
+    assert "left out  1: is no conversation that ends with an answer" in said.out
+    before = (tmp_path / "cache" / EXAMPLES).read_bytes()
+    (tmp_path / "talks.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows[:2]))
+    finished = call(tmp_path, *words, "--chat-template", "chatml.jinja")
+    assert finished.status == 2 and "holds a finished cache" in finished.err
+    assert (tmp_path / "cache" / EXAMPLES).read_bytes() == before
+    other = call(tmp_path, *words, "--chat-template", "chatml.jinja", "--out", "other", "--json")
+    told = json.loads(other.out)
+    assert (told["examples"], told["rendered"]["written"]) == (2, 2)
+    data = list(read_examples(tmp_path / "cache" / EXAMPLES))
+    answers = [tokenizer.decode([label for label in one["labels"] if label != -100]) for one in data]
+    assert answers == [f"{at} is {at}.<|im_end|>\n" for at in range(4)]
+    tokenizer.chat_template = CHATML
+    encoded = tokenizer.apply_chat_template(talks[1], tokenize=True, return_dict=True)
+    assert data[1]["input_ids"] == list(encoded["input_ids"])
+    cache = LogitCache(tmp_path / "cache", fingerprint=fingerprint_of(tokenizer.get_vocab()))
+    assert cache.rows == sum(len(targets_of(one)) for one in data)
+    student = transformers.LlamaForCausalLM(config)
+    settings = transformers.TrainingArguments(
+        str(tmp_path / "out"), max_steps=2, use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True
+    )
+    trainer = CachedDistillationTrainer(
+        student, settings, train_dataset=data, distillation=Distillation(alpha=1.0), cache=cache
+    )
+    assert trainer.train().training_loss > 0
+    with pytest.raises(ConfigError, match=r"a row is refused by the chat template: .*unknown tag|Encountered unknown"):
+        dump_file(str(tmp_path / "teacher"), tmp_path / "talks.jsonl", tmp_path / "o", chat_template="{% nonsense %}")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightlab.configs.study import Scalar
-from nightlab.tools.sizing.batch import EffectiveBatch, effective_batch, scaled_learning_rate
+from nightlab.tools.sizing.batch import EffectiveBatch, effective_batch
 from nightlab.tools.sizing.configuration import Configuration
 
 
@@ -48,9 +48,3 @@ def test_a_smaller_batch_keeps_the_size_down_to_one(world: int, per_device: int,
         assert batch.size == size
         last, batch = batch, batch.smaller()
     assert last.per_device == 1
-
-
-def test_rules_of_the_learning_rate() -> None:
-    assert scaled_learning_rate(1e-4, 16, 64) == pytest.approx(2e-4)
-    assert scaled_learning_rate(1e-4, 16, 64, "linear") == pytest.approx(4e-4)
-    assert scaled_learning_rate(1e-4, 64, 16) == pytest.approx(5e-5)

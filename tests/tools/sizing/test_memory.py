@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from nightlab.tools.sizing.fitting import FAR_BEYOND, fit
-from nightlab.tools.sizing.memory import ERROR, GIB, Plan, estimate_memory
+from nightlab.tools.sizing.generating import Generation, cache_bytes
+from nightlab.tools.sizing.memory import ERROR, GIB, UNMEASURED_ERROR, Plan, estimate_memory
 from nightlab.tools.sizing.shapes import ModelShape, shape_from_config, shape_from_size, shape_of
 
 GB = 1e9
@@ -118,6 +119,110 @@ def test_what_saves_memory_saves_it() -> None:
     assert reference.weights == 2 * whole.weights
 
 
+LLAMA_3 = (
+    LLAMA
+    | {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8}
+    | {"vocab_size": 128_256, "intermediate_size": 14_336}
+)
+
+
+def test_keys_and_values_as_published_and_measured() -> None:
+    """PagedAttention (2309.06180): 800 KB a token of OPT-13B. Unsloth's table for GRPO: 2.5 GB for 20K of Llama 3.1 8B.
+
+    A cache of transformers 5.6 held 301,056 bytes for 3 answers of 49 tokens, 4 layers, 2 key-value heads of 64.
+    """
+    opt = shape_from_config(
+        {"hidden_size": 5120, "num_hidden_layers": 40, "num_attention_heads": 40, "vocab_size": 50_272}
+    )
+    llama = shape_from_config(LLAMA_3)
+    small = shape_from_config(
+        LLAMA
+        | {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2}
+        | {"vocab_size": 1000}
+    )
+    assert opt and llama and small
+    assert cache_bytes(opt, 1, 2) == 800 * 1024
+    assert cache_bytes(llama, 20 * 1024, 2) == 2.5 * GIB
+    assert cache_bytes(small, 3 * 49, 2) == 301_056
+
+
+def test_ppo_holds_four_models_and_trains_two() -> None:
+    """InstructGPT (2203.02155): policy and value model, with 16 bytes a parameter; reference and reward with 2."""
+    plan = replace(TYPICAL, has_reference=True, has_critic=True, frozen_copies=1)
+    whole, alone = estimate_memory(SEVEN, plan), estimate_memory(SEVEN, TYPICAL)
+    assert whole.states == pytest.approx(36 * SEVEN.parameters)
+    assert (whole.optimizer, whole.gradients) == (2 * alone.optimizer, 2 * alone.gradients)
+    assert whole.activations == 2 * alone.activations
+    adapters = estimate_memory(SEVEN, replace(plan, lora_rank=8))
+    assert adapters.states == pytest.approx(20 * SEVEN.parameters, rel=0.02), "the base is the reference"
+    sharded = estimate_memory(SEVEN, replace(plan, zero_stage=2, world_size=8))
+    assert sharded.weights == whole.weights, "stages below 3 leave weights whole, frozen ones too"
+
+
+GROUP = Generation(sequences=16, tokens=1024)
+
+
+def test_answers_are_written_before_the_step_not_during_it() -> None:
+    plan = Plan(per_device=1, sequence=1024, lora_rank=8, checkpointing=True, fused_loss=True, generation=GROUP)
+    found = estimate_memory(SEVEN, plan)
+    assert found.generation == cache_bytes(SEVEN, 16 * 1024, 2)
+    assert found.generation > found.activations + found.logits
+    assert found.total == pytest.approx(found.states + found.generation + found.overhead)
+    assert "or generation 8.0" in str(found)
+    small = estimate_memory(SEVEN, replace(plan, generation=replace(GROUP, sequences=1), fused_loss=False))
+    assert small.total == pytest.approx(small.states + small.activations + small.logits + small.overhead)
+
+
+def test_sharded_weights_come_together_to_generate() -> None:
+    plan = replace(TYPICAL, zero_stage=3, world_size=4, generation=GROUP)
+    found = estimate_memory(SEVEN, plan)
+    assert found.generation - cache_bytes(SEVEN, 16 * 1024, 2) == pytest.approx(2 * SEVEN.parameters * 3 / 4)
+
+
+def test_an_engine_takes_its_share_or_what_it_must_have() -> None:
+    engine = replace(GROUP, engine_share=0.3)
+    plan = Plan(per_device=1, sequence=1024, lora_rank=8, checkpointing=True, generation=engine)
+    found = estimate_memory(SEVEN, plan, 80 * GIB)
+    assert found.engine == pytest.approx(24 * GIB) and not found.generation
+    least = 2 * SEVEN.parameters + cache_bytes(SEVEN, 1024, 2)
+    assert estimate_memory(SEVEN, plan, 24 * GIB).engine == estimate_memory(SEVEN, plan).engine == least
+    divided = replace(plan, generation=replace(engine, engine_gpus=2))
+    assert estimate_memory(SEVEN, divided).engine == least / 2
+    asleep = estimate_memory(SEVEN, replace(plan, generation=replace(engine, engine_sleeps=True)), 80 * GIB)
+    assert asleep.generation == pytest.approx(24 * GIB) and not asleep.engine
+    assert asleep.total < found.total
+
+
+def test_only_scored_tokens_have_logits_and_a_teacher_has_its_own() -> None:
+    plan = Plan(per_device=2, sequence=1000)
+    whole = estimate_memory(SEVEN, plan).logits
+    assert estimate_memory(SEVEN, replace(plan, scored=250)).logits == whole / 4
+    assert estimate_memory(SEVEN, replace(plan, scored=0)).logits == 0
+    taught = estimate_memory(SEVEN, replace(plan, teacher=shape("Mixtral-8x7B")))
+    assert taught.logits == whole * 16 / 10
+    assert taught.weights == 2 * (SEVEN.parameters + shape("Mixtral-8x7B").parameters)
+    kept = replace(plan, generation=Generation(1, 1000, kept_tokens=640))
+    assert estimate_memory(SEVEN, kept).logits == whole + 4 * 640 * 32_000
+
+
+def test_what_was_compared_with_nothing_is_told_with_a_wider_error() -> None:
+    plan = Plan(per_device=1, sequence=512, lora_rank=8, generation=GROUP)
+    assert (plan.error, TYPICAL.error) == (UNMEASURED_ERROR, ERROR)
+    assert "expect ±40 %" in str(fit(SEVEN, plan, 80 * GIB))
+
+
+@pytest.mark.parametrize(
+    ("generation", "words"),
+    [
+        (Generation(sequences=8, tokens=8192), "answers written 1 at a time"),
+        (Generation(sequences=8, tokens=8192, engine_share=0.5), "a vLLM that sleeps while the model trains"),
+    ],
+)
+def test_the_nearest_of_what_generates(generation: Generation, words: str) -> None:
+    plan = Plan(per_device=1, sequence=8192, lora_rank=8, checkpointing=True, generation=generation)
+    assert words in fit(SEVEN, plan, 34 * GIB).nearest
+
+
 def test_a_shape_from_the_folder_of_the_model_else_from_its_name(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     config, parameters = CONFIGS["SmolLM2-135M"]
@@ -172,7 +277,7 @@ def test_what_nothing_makes_fit_says_so() -> None:
     assert found.nearest == ""
     assert "take a smaller model" in str(found)
     assert found.is_hopeless
-    assert 1 + ERROR < FAR_BEYOND < 1.5
+    assert 1 < FAR_BEYOND < 1.25
 
 
 def test_only_what_no_reading_makes_fit_is_hopeless() -> None:

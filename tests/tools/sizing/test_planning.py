@@ -10,6 +10,7 @@ import pytest
 
 from nightlab.configs.study import Scalar, Study
 from nightlab.tools.sizing.configuration import Configuration, configuration_of
+from nightlab.tools.sizing.generating import Generation
 from nightlab.tools.sizing.memory import Plan
 from nightlab.tools.sizing.planning import plan_of
 from tests.task import study_data
@@ -65,9 +66,94 @@ def test_what_parameters_mean(values: dict[str, Scalar], method: str, expected: 
     assert {name: getattr(found, name) for name in expected} == expected
 
 
+GRPO: dict[str, Scalar] = {"max_completion_length": 256, "gradient_accumulation_steps": 4}
+VLLM: dict[str, Scalar] = {"use_vllm": True, "vllm_mode": "colocate"}
+PPO: dict[str, Scalar] = {"response_length": 100, "gradient_accumulation_steps": 4}
+
+
+@pytest.mark.parametrize(
+    ("values", "method", "expected"),
+    [
+        (GRPO, "grpo", {"sequence": 768, "scored": 256, "generation": Generation(8, 768), "has_reference": True}),
+        (GRPO | {"beta": 0.0}, "grpo", {"has_reference": False}),
+        (GRPO | {"beta": 0.01, "max_prompt_length": 100}, "grpo_lora", {"has_reference": True, "sequence": 356}),
+        (GRPO | {"generation_batch_size": 32, "world_size": 2}, "grpo", {"generation": Generation(16, 768)}),
+        (GRPO | {"steps_per_generation": 1}, "rloo", {"generation": Generation(2, 768)}),
+        (GRPO | VLLM, "grpo", {"generation": Generation(8, 768, 0.3)}),
+        (
+            GRPO | VLLM | {"vllm_gpu_memory_utilization": 0.5, "vllm_enable_sleep_mode": True},
+            "grpo",
+            {"generation": Generation(8, 768, 0.5, engine_sleeps=True)},
+        ),
+        (GRPO | VLLM | {"vllm_mode": "server"}, "grpo", {"generation": None, "scored": 256}),
+        (GRPO | {"reward_model_name_or_path": "some"}, "grpo", {"frozen_copies": 1}),
+        (
+            PPO,
+            "ppo",
+            {"has_reference": True, "has_critic": True, "frozen_copies": 1, "sequence": 612, "scored": None}
+            | {"generation": Generation(8, 612, kept_tokens=800)},
+        ),
+        (PPO | {"gradient_accumulation_steps": 64}, "ppo", {"generation": Generation(64, 612, kept_tokens=12_800)}),
+        (
+            PPO | {"stage": "ppo", "cutoff_len": 400, "finetuning_type": "lora"},
+            "ppo",
+            {"has_critic": False, "frozen_copies": 0, "sequence": 500, "generation": Generation(2, 500)},
+        ),
+        (PPO | {"stage": "ppo", "reward_model_type": "full"}, "ppo", {"frozen_copies": 1}),
+        ({"pref_loss": "orpo"}, "dpo", {"has_reference": False, "sequences": 2}),
+        ({"precompute_ref_log_probs": True}, "dpo", {"has_reference": False}),
+        ({"use_peft": True, "ref_model": "other"}, "dpo", {"frozen_copies": 1}),
+        ({}, "reward", {"scored": 0, "sequences": 2, "generation": None}),
+        ({"stage": "rm"}, "rm", {"scored": None, "sequences": 2}),
+        ({"teacher": "some-70B"}, "distill", {"teacher": None, "generation": None}),
+        ({"teacher_model": "some-70B"}, "sft", {"teacher": None}),
+    ],
+)
+def test_which_models_stand_beside_and_what_is_written(
+    values: dict[str, Scalar], method: str, expected: dict[str, Any]
+) -> None:
+    found = plan(values, method)
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+def test_a_teacher_in_memory_is_as_large_as_it_is() -> None:
+    found = plan({"teacher_model_name_or_path": "some-70B", "max_new_tokens": 128}, "distill")
+    assert found.teacher is not None
+    assert (found.teacher.parameters, found.generation) == (70e9, Generation(2, 512))
+
+
+def test_what_a_framework_does_by_default_is_known() -> None:
+    trl = Configuration(BATCH, "grpo", is_framework=True)
+    found = plan_of(trl, None, HERE)
+    assert found is not None
+    assert (found.sequence, found.has_reference) == (768, False)
+    assert (found.checkpointing, found.precision) == (True, "mixed")
+    loaded = plan_of(Configuration({**BATCH, "dtype": "bfloat16", "bf16": True}, "dpo", is_framework=True), 8, HERE)
+    assert loaded is not None and loaded.precision == "pure16"
+    assert plan({"dtype": "bfloat16"}).precision == "mixed"
+    assert plan({"dtype": "bfloat16"}, sparing=True).precision == "pure16"
+    rloo = plan_of(Configuration(BATCH, "rloo", is_framework=True), None, HERE)
+    assert rloo is not None and rloo.has_reference
+    factory = plan_of(Configuration({**BATCH, "stage": "ppo"}, "ppo", is_framework=True), 1000, HERE)
+    assert factory is not None and factory.sequence == 2024
+
+
+def test_the_sparing_reading_of_what_generates() -> None:
+    found = plan(GRPO | {"use_vllm": True}, "grpo", sparing=True)
+    assert (found.generation, found.has_reference, found.sequence) == (None, False, 768)
+    assert plan(GRPO | {"use_vllm": True}, "grpo").generation == Generation(8, 768, 0.3)
+
+
 @pytest.mark.parametrize(
     ("values", "method"),
-    [({}, "grpo"), ({}, "inference_only"), ({"finetuning_type": "freeze"}, "sft"), ({"batch_size": "x"}, "sft")],
+    [
+        ({}, "grpo"),
+        ({"actor_train.training_args.learning_rate": 1e-6, "max_new_tokens": 64}, "grpo"),
+        ({"max_new_tokens": 64}, "rlvr"),
+        ({}, "inference_only"),
+        ({"finetuning_type": "freeze"}, "sft"),
+        ({"batch_size": "x"}, "sft"),
+    ],
 )
 def test_what_is_not_estimated(values: dict[str, Scalar], method: str) -> None:
     batch = {} if "batch_size" in values else BATCH
