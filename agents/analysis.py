@@ -26,6 +26,7 @@ from nightlab.agents.documents import analysis_report, improve_guide
 from nightlab.agents.factors import design_of, lessons_for
 from nightlab.agents.measures import gpu_memory, measures
 from nightlab.agents.run_findings import findings_of_baseline
+from nightlab.agents.saturation import plateau_findings
 from nightlab.configs.paths import JobPaths
 from nightlab.knowledge.records import Job, JobState, RunState
 from nightlab.tools.metrics.base import RunFiles
@@ -119,7 +120,7 @@ def gather_facts(lab: Lab) -> Facts:
         min_effect=study.objective.min_effect,
         gpu_memory_bytes=gpu_memory(study),
         held_out_losses=held_out_losses(study, files) if files else (),
-        findings=(*measures(study, lab.paths.root), *findings_of_baseline(lab)),
+        findings=(*measures(study, lab.paths.root), *findings_of_baseline(lab), *plateau_findings(lab)),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from nightlab.agents.context import Lab
 from nightlab.agents.factors import lessons_for
+from nightlab.agents.scores import shown_cases
 from nightlab.configs.study import Scalar
 from nightlab.knowledge.ledger import Outcome
 from nightlab.knowledge.records import Experiment, Lesson, RunState, Verdict, VerdictKind
@@ -21,6 +22,8 @@ LONGEST_ENTRY = 240
 LONGEST_NAME = 100
 MOST_ENTRIES = 12
 """Entries of one kind, however much room there is."""
+MOST_CASES = 4
+WORST = "worst answers of the best experiment, else of the baseline (data)"
 IN_FLIGHT = (RunState.PLANNED, RunState.SUBMITTED, RunState.FINISHED, RunState.MEASURED)
 RANK = {VerdictKind.KEEP: 0, VerdictKind.INCONCLUSIVE: 1}
 
@@ -95,8 +98,15 @@ class _Night:
             "rejected by review, newest first": [self._judged(v) for v in rejected],
             "failures by cause, most frequent first": _failures(self.outcomes),
             "in flight": self._in_flight(),
+            **({WORST: cases} if (cases := self._worst_answers(ranked)) else {}),
             "lessons of earlier studies": _lessons(lessons_for(self.lab), self.lab.study.study),
         }
+
+    def _worst_answers(self, ranked: Sequence[Verdict]) -> list[str]:
+        """Of the newest believed run of the best experiment, else of the baseline."""
+        better = [v.number for v in ranked if v.kind in RANK and v.effect and v.effect.delta > 0]
+        believed = self.lab.ledger.runs(better[0] if better else 0, states=(RunState.REVIEWED,))
+        return shown_cases(self.lab, believed[-1], most=MOST_CASES, longest=LONGEST_ENTRY) if believed else []
 
     def _ranked(self) -> list[Verdict]:
         def rank(verdict: Verdict) -> tuple[int, float, int]:

@@ -18,6 +18,7 @@ from nightlab.agents.context import Lab
 from nightlab.agents.edits import edits_of_diff
 from nightlab.agents.idea_checks import Checked, checked
 from nightlab.agents.idea_prompt import IdeaAnswer, idea_prompt, winning_ideas
+from nightlab.agents.idea_words import LONGEST_TITLE, line, told_idea
 from nightlab.agents.prompts import Prompt
 from nightlab.configs.code import idea_parameter
 from nightlab.errors import BudgetError, ModelError, PatchError
@@ -33,7 +34,7 @@ IN_VAIN = 6
 """After so many refused ones in a row nothing more is asked for."""
 QUIET_SECONDS = 300.0
 """How long a model that did not answer, or a budget that others hold, is left alone."""
-LONGEST_SLUG, LONGEST_TITLE, LONGEST_TEXT = 32, 120, 1200
+LONGEST_SLUG, LONGEST_TEXT = 32, 1200
 
 
 @dataclass
@@ -143,9 +144,9 @@ def _as_data(prompt: Prompt) -> dict[str, object]:
 def _decided(lab: Lab, idea: Idea, answer: IdeaAnswer, edits: list[Edit], found: Checked, model: str) -> Idea:
     """The idea after an answer: accepted, sent back, or refused for good."""
     told: dict[str, object] = {
-        "title": _line(answer.title, LONGEST_TITLE) or "untitled",
-        "rationale": _line(answer.rationale, LONGEST_TEXT),
-        "expected": _line(answer.expected_effect, LONGEST_TITLE),
+        "title": line(answer.title, LONGEST_TITLE) or "untitled",
+        "rationale": line(answer.rationale, LONGEST_TEXT),
+        "expected": line(answer.expected_effect, LONGEST_TITLE),
         "edits": edits,
         "model": model,
     }
@@ -172,18 +173,18 @@ def _refuse(lab: Lab, idea: Idea, answer: IdeaAnswer, refusals: Sequence[Refusal
     reason = "; ".join(one.reason for one in refusals)[:LONGEST_TEXT]
     name, cause = _slug(answer), refusals[0].cause
     with lab.ledger.transaction():
-        lab.ledger.add_event("idea", f"refused {name} ({cause}): {_line(reason, LONGEST_TITLE)}")
-        return lab.ledger.update_idea(
+        refused = lab.ledger.update_idea(
             idea.number, state=IdeaState.REFUSED, name=name, cause=cause, reason=reason, asked=None, **told
         )
+        lab.ledger.add_event("idea", told_idea(refused))
+    return refused
 
 
 def _accept(lab: Lab, idea: Idea, answer: IdeaAnswer, found: Checked, told: dict[str, object]) -> Idea:
     added, removed = found.lines
     with lab.ledger.transaction():
         name = _free(_slug(answer), {one.name for one in accepted(lab.ledger)})
-        lab.ledger.add_event("idea", f"accepted {name}: {told['title']} (+{added} −{removed} lines)")
-        return lab.ledger.update_idea(
+        taken = lab.ledger.update_idea(
             idea.number,
             state=IdeaState.ACCEPTED,
             name=name,
@@ -195,12 +196,8 @@ def _accept(lab: Lab, idea: Idea, answer: IdeaAnswer, found: Checked, told: dict
             asked=None,
             **told,
         )
-
-
-def _line(text: str, limit: int) -> str:
-    """A model's words as one line that a terminal shows and does not obey."""
-    text = "".join(sign for sign in " ".join(text.split()) if sign.isprintable())
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+        lab.ledger.add_event("idea", told_idea(taken))
+    return taken
 
 
 def _slug(answer: IdeaAnswer) -> str:

@@ -18,9 +18,10 @@ from nightlab.agents.new_levels import check_levels
 from nightlab.agents.prompts import Prompt, quoted, render
 from nightlab.agents.reading import Reading, read_repository
 from nightlab.agents.said import DIMENSIONS, AnalysisSaid, analysis_model, plain, unasked
+from nightlab.agents.scores import shown_cases
 from nightlab.agents.space import space_of
 from nightlab.errors import BudgetError, ModelError
-from nightlab.knowledge.records import Verdict
+from nightlab.knowledge.records import RunState, Verdict
 
 __all__ = ["BYTES_A_TOKEN", "LlmBrain", "analysis_prompt", "checked_advice"]
 
@@ -32,6 +33,8 @@ MOST_RANKED = 12
 MOST_SYMPTOMS = 6
 """Symptoms a model may add in all: with more of them every technique would cure something."""
 MOST_PARAMETERS = 60
+MOST_CASES, LONGEST_CASE = 4, 400
+"""Of the baseline's worst answers."""
 MOST_REFUSED = 20
 LOSSES = 16
 VOLATILE = ("Resources", "Baseline")
@@ -108,10 +111,17 @@ def _values(lab: Lab, facts: Facts, found: Diagnosis, *, brief: bool) -> dict[st
             for one in found.dimensions
             if one.name not in VOLATILE
         ],
+        "cases": [] if brief else _cases(lab),
         "losses": [f"{value:.4g}" for value in losses[:: max(1, len(losses) // LOSSES)][: LOSSES + 2]],
         "symptoms": [(one, "" if brief else quoted(told, 200)) for one, told in lab.catalog.meta.symptoms.items()],
         "techniques": [(one, "" if brief else quoted(catalog[one], 80)) for one in _techniques(lab)],
     }
+
+
+def _cases(lab: Lab) -> list[str]:
+    """What the first baseline run answered worst, where the lab scores its predictions."""
+    first = next((run for run in lab.ledger.runs(0, states=(RunState.REVIEWED,))), None)
+    return shown_cases(lab, first, most=MOST_CASES, longest=LONGEST_CASE) if first else []
 
 
 def _parameters(lab: Lab) -> list[dict[str, str]]:

@@ -8,7 +8,15 @@ from nightlab.errors import BudgetError
 from nightlab.knowledge.records import ModelCall
 from nightlab.search.spending import call_refusal
 
-__all__ = ["give_up_call", "release_call", "reserve_call", "settle_call", "settle_calls_of_the_dead"]
+__all__ = [
+    "DEAD",
+    "give_up_call",
+    "release_call",
+    "reserve_call",
+    "settle_call",
+    "settle_calls_of_the_dead",
+    "told_loss",
+]
 
 DEAD = "the lab died while it waited for the answer"
 
@@ -95,6 +103,10 @@ def settle_calls_of_the_dead(lab: Lab) -> list[ModelCall]:
     with lab.ledger.transaction():
         lost = lab.ledger.lose_open_calls(DEAD)
         for call in lost:
-            text = f"{call.purpose} by {call.model}: {DEAD}; counted at its most, {call.tokens:,} tokens"
-            lab.ledger.add_event("call", text)
+            lab.ledger.add_event("call", told_loss(call))
     return lost
+
+
+def told_loss(call: ModelCall) -> str:
+    """What is told of a call whose lab died."""
+    return f"{call.purpose} by {call.model}: {DEAD}; counted at its most, {call.tokens:,} tokens"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from nightlab.agents.context import Lab
+from nightlab.agents.prompts import quoted
 from nightlab.configs.files import write_atomically
 from nightlab.configs.paths import JobPaths
-from nightlab.knowledge.records import Experiment
+from nightlab.knowledge.records import Experiment, Run
 from nightlab.search.low_runs import is_low
 from nightlab.tools.metrics.base import Reading
 from nightlab.tools.redaction import Redactor
@@ -18,7 +20,7 @@ from nightlab.tools.redaction import Redactor
 if TYPE_CHECKING:
     from nightlab.tools.scoring.score import Score
 
-__all__ = ["check_examples", "keep_scores", "kept_scores", "summary_of"]
+__all__ = ["check_examples", "keep_scores", "kept_bad_cases", "kept_scores", "shown_cases", "summary_of"]
 
 
 def keep_scores(paths: JobPaths, readings: dict[str, Reading], redactor: Redactor) -> None:
@@ -57,6 +59,35 @@ def kept_scores(paths: JobPaths) -> dict[str, dict[str, Any]]:
     except (OSError, ValueError):
         return {}
     return scores if isinstance(scores, dict) else {}
+
+
+def kept_bad_cases(paths: JobPaths, metric: str) -> list[dict[str, Any]]:
+    """The worst examples by one metric, the worst first, as `keep_scores` wrote them; none where there are none."""
+    try:
+        rows = [json.loads(line) for line in paths.bad_cases.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError):
+        return []
+    return [row for row in rows if isinstance(row, dict) and row.get("metric") == metric]
+
+
+def shown_cases(lab: Lab, run: Run, *, most: int, longest: int) -> list[str]:
+    """The worst answers of a run by the lab's own scores, for a model to see; each about `longest` characters.
+
+    Texts are quoted as data; the scores take turns, the objective's first.
+    """
+    paths = lab.paths.job(run.number, run.seed, run.attempt)
+    scored = [name for name in lab.study.metric_names if lab.study.source_of(name).score]
+    by_metric = [[_shown(case, longest) for case in kept_bad_cases(paths, name)[:most]] for name in scored]
+    turns = (case for turn in zip_longest(*by_metric) for case in turn if case is not None)
+    return list(dict.fromkeys(turns))[:most]
+
+
+def _shown(case: dict[str, Any], longest: int) -> str:
+    # A prompt says most, and of it the end.
+    prompt, label, answer = (str(case.get(name) or "") for name in ("prompt", "label", "prediction"))
+    share = longest // 4
+    asked = f"asked {quoted(prompt, 2 * share)}, " if prompt else ""
+    return f"{asked}expected {quoted(label, share)}, answered {quoted(answer, share)}"
 
 
 def check_examples(lab: Lab, experiment: Experiment, paths: JobPaths) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from nightlab.agents.context import Lab
 from nightlab.agents.failures import last_line
 from nightlab.agents.secrecy import clean_logs
+from nightlab.agents.stress_words import told_end, told_plan, told_start
 from nightlab.agents.training import free_slots
 from nightlab.configs.metric_source import MetricSource
 from nightlab.configs.paths import JobPaths
@@ -48,8 +49,7 @@ def plan_checks(lab: Lab, number: int, checks: Iterable[StressCheck]) -> None:
                 # The baseline beside the finalist, so that a slow drift of the machine favours neither.
                 for one in (number, 0):
                     _plan(lab, one, check, repeat)
-            text = f"stress check {check.name}: {check.repeats} repeats, and of the baseline"
-            lab.ledger.add_event("stress", text, number)
+            lab.ledger.add_event("stress", told_plan(check.name, check.repeats), number)
 
 
 def _plan(lab: Lab, number: int, check: StressCheck, repeat: int) -> None:
@@ -118,8 +118,8 @@ def _submit(lab: Lab, stress: Stress) -> None:
 
 def _record_submission(lab: Lab, stress: Stress, native_id: str) -> None:
     with lab.ledger.transaction():
-        lab.ledger.update_stress(stress.key, state=StressState.RUNNING, native_id=native_id)
-        lab.ledger.add_event("stress", f"{stress.check} {stress.repeat + 1} on slot {stress.slot}", stress.number)
+        running = lab.ledger.update_stress(stress.key, state=StressState.RUNNING, native_id=native_id)
+        lab.ledger.add_event("stress", told_start(running), stress.number)
 
 
 def _spec(lab: Lab, stress: Stress, paths: JobPaths) -> JobSpec:
@@ -208,9 +208,7 @@ def _measure(lab: Lab, stress: Stress, status: JobStatus, paths: JobPaths) -> No
             _end(lab, stress, StressState.FAILED, str(error), status.wall_seconds, exit_code=0)
             return
         values[name] = reading.value
-    told = ", ".join(f"{name} {value:.6g}" for name, value in values.items())
-    detail = f"{stress.check} {stress.repeat + 1}: {told}"
-    _end(lab, stress, StressState.MEASURED, "", status.wall_seconds, exit_code=0, values=values, told=detail)
+    _end(lab, stress, StressState.MEASURED, "", status.wall_seconds, exit_code=0, values=values)
 
 
 def _own_source(source: MetricSource) -> MetricSource:
@@ -228,7 +226,6 @@ def _end(
     *,
     exit_code: int | None = None,
     values: dict[str, float] | None = None,
-    told: str = "",
 ) -> None:
     """Write how a repeat ended and what it took; without a time what was reserved is taken as spent."""
     spent = {}
@@ -237,9 +234,8 @@ def _end(
         spent = {"wall_seconds": wall_seconds, "gpu_hours": gpu_hours, "cost_usd": cost_usd}
     with lab.ledger.transaction():
         ended = {"state": state, "detail": detail, "exit_code": exit_code, "values": values or {}}
-        lab.ledger.update_stress(stress.key, **ended, **spent, ended_at=lab.now())
-        text = told or f"{stress.check} {stress.repeat + 1}: {state}: {detail}"
-        lab.ledger.add_event("stress", text, stress.number)
+        now = lab.ledger.update_stress(stress.key, **ended, **spent, ended_at=lab.now())
+        lab.ledger.add_event("stress", told_end(now), stress.number)
 
 
 def _check_of(lab: Lab, stress: Stress) -> StressCheck:

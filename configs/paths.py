@@ -215,6 +215,10 @@ class StudyPaths:
         """A copy of the experiment's result card: its branch may be deleted."""
         return self.experiment_logs(number) / "RESULT.json"
 
+    def comparison(self, number: int) -> Path:
+        """A winner beside the baseline, example by example, where the lab scored both."""
+        return self.experiment_logs(number) / "comparison.json"
+
     def job(self, number: int, seed: int, attempt: int) -> JobPaths:
         return JobPaths(self.experiment_logs(number) / f"seed-{seed}-attempt-{attempt}")
 

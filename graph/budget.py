@@ -15,8 +15,20 @@ from nightlab.knowledge.records import Run
 from nightlab.search import spending
 from nightlab.search.history import History
 from nightlab.search.spending import Usage
+from nightlab.worktrees.names import slug
 
-__all__ = ["deadline_of", "experiments_left", "history_now", "reserve", "run_seconds", "runs_left"]
+__all__ = [
+    "answered_spend",
+    "deadline_of",
+    "experiments_left",
+    "history_now",
+    "passed_limits",
+    "reserve",
+    "run_seconds",
+    "runs_left",
+    "spend_id",
+    "spending_refusal",
+]
 
 
 def deadline_of(budget: Budget, started_at: datetime, now: datetime) -> datetime | None:
@@ -70,6 +82,35 @@ def reserve(lab: Lab, run: Run) -> None:
     seconds = pace if pace is not None else lab.study.backend.timeout_seconds or 0.0
     gpu_hours, cost_usd = spending.run_amounts(lab.study, seconds)
     lab.ledger.reserve(run.key, gpu_hours=gpu_hours, cost_usd=cost_usd)
+
+
+def spend_id(what: str, limit: float) -> str:
+    """Id of the question whether more than `limit` of `what` may be spent; a higher limit is a new question."""
+    return f"spend-{slug(what)}-{limit:g}"
+
+
+def answered_spend(lab: Lab, what: str, limit: float) -> bool | None:
+    """Whether going beyond `limit` was allowed; None before there is an answer."""
+    asked = lab.ledger.question(spend_id(what, limit))
+    return None if asked is None or asked.answer is None else asked.answer == "yes"
+
+
+def passed_limits(lab: Lab) -> list[tuple[str, float, float]]:
+    """The soft limits of the budget that are passed: what, how much of it was used, the limit."""
+    usage, budget = usage_of(lab.ledger, lab.now()), lab.study.budget
+    soft = (
+        ("gpu-hours", usage.gpu_hours, budget.ask_above_gpu_hours),
+        ("usd", usage.paid_usd, budget.ask_above_cost_usd),
+    )
+    return [(what, used, limit) for what, used, limit in soft if limit is not None and used >= limit]
+
+
+def spending_refusal(lab: Lab) -> str | None:
+    """Why nothing more may be spent, where a soft limit is passed and the answer was no."""
+    for what, used, limit in passed_limits(lab):
+        if answered_spend(lab, what, limit) is False:
+            return f"{used:.4g} of {limit:g} {what} are used, and more was not allowed"
+    return None
 
 
 def _usage(lab: Lab) -> Usage:

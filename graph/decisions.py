@@ -6,8 +6,8 @@ from nightlab.agents.breaker import trips
 from nightlab.agents.code_space import accepted, ideas_in
 from nightlab.agents.context import Lab
 from nightlab.agents.opinions import QUESTIONED, STAND
-from nightlab.agents.spending import usage_of
 from nightlab.errors import GitError
+from nightlab.graph.budget import passed_limits, spend_id, spending_refusal
 from nightlab.graph.questions import PLANNING, factor_block, raise_question
 from nightlab.graph.stressing import stress_verdict
 from nightlab.knowledge.ledger import Ledger
@@ -23,7 +23,6 @@ __all__ = [
     "KEEP",
     "PROMOTE",
     "answered_failure",
-    "answered_spend",
     "ask_at_the_end",
     "best_kept",
     "breaker_stops",
@@ -48,7 +47,7 @@ def spend_question(
         lab,
         lab.study.approvals.spend,
         "spend",
-        _spend_id(what, limit),
+        spend_id(what, limit),
         f"{used:g} of the {limit:g} {what} are used. Spend more?",
         options=["no", "yes"],
         default="no",
@@ -58,27 +57,9 @@ def spend_question(
 
 def spending_stops(lab: Lab) -> bool:
     """Ask once a soft limit of the budget is passed; True where the answer is no."""
-    usage, budget = usage_of(lab.ledger, lab.now()), lab.study.budget
-    soft = (
-        ("gpu-hours", usage.gpu_hours, budget.ask_above_gpu_hours),
-        ("usd", usage.paid_usd, budget.ask_above_cost_usd),
-    )
-    ends = False
-    for what, used, limit in soft:
-        if limit is not None and used >= limit:
-            spend_question(lab, what, used, limit)
-            ends = ends or answered_spend(lab, what, limit) is False
-    return ends
-
-
-def answered_spend(lab: Lab, what: str, limit: float) -> bool | None:
-    """Whether going beyond `limit` was allowed; None before there is an answer."""
-    asked = lab.ledger.question(_spend_id(what, limit))
-    return None if asked is None or asked.answer is None else asked.answer == "yes"
-
-
-def _spend_id(what: str, limit: float) -> str:
-    return f"spend-{slug(what)}-{limit:g}"
+    for what, used, limit in passed_limits(lab):
+        spend_question(lab, what, used, limit)
+    return spending_refusal(lab) is not None
 
 
 def failure_question(lab: Lab, trip: Trip) -> Question:

@@ -30,16 +30,20 @@ _STEPS = {
 MAX_TOLD = 400
 
 
-def mend(lab: Lab) -> None:
-    """Ask about every failure that is recorded as to be asked about, and carry out what was answered."""
+def mend(lab: Lab) -> bool:
+    """Ask about every failure that is recorded as to be asked about, and carry out what was answered.
+
+    Returns whether there was an answer.
+    """
     runs = waiting_runs(lab)
     if not runs:
-        return
+        return False
     is_spent = runs_left(lab) <= 0 and not lab.ledger.runs(states=PENDING)
-    for run in runs:
-        answer = _answer(lab, run, is_spent=is_spent)
-        if answer is not None:
-            lab.ledger.update_run(run.key, next_step=_STEPS[answer])
+    answers = [(run, _answer(lab, run, is_spent=is_spent)) for run in runs]
+    answered = [(run, answer) for run, answer in answers if answer is not None]
+    for run, answer in answered:
+        lab.ledger.update_run(run.key, next_step=_STEPS[answer])
+    return bool(answered)
 
 
 def _answer(lab: Lab, run: Run, *, is_spent: bool) -> str | None:

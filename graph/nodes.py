@@ -12,6 +12,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
 from nightlab.agents.analysis import analysis_agent, write_analysis_report
+from nightlab.agents.comparison import keep_comparison
 from nightlab.agents.context import Lab
 from nightlab.agents.evaluation import cancel_unstarted, evaluation_agent, observe_jobs
 from nightlab.agents.failures import retries_due, retry, waiting
@@ -20,17 +21,27 @@ from nightlab.agents.model_calls import settle_calls_of_the_dead
 from nightlab.agents.recovery import write_study
 from nightlab.agents.repair import repairs_due
 from nightlab.agents.review import conclude_experiment, review_agent, settled_experiments
+from nightlab.agents.saturation import data_first
 from nightlab.agents.stress import adopt_stresses, cancel_stresses, observe_stresses, running_stresses, submit_stresses
 from nightlab.agents.training import adopt_started, due, free_slots, training_agent
 from nightlab.errors import GitError
 from nightlab.graph.advising import is_seeking_advice, seek_advice
 from nightlab.graph.budget import history_now, reserve, run_seconds, runs_left
-from nightlab.graph.decisions import ask_at_the_end, breaker_stops, spending_stops
+from nightlab.graph.decisions import ask_at_the_end, best_kept, breaker_stops, spending_stops
 from nightlab.graph.disk import watch_disk
 from nightlab.graph.mending import mend
 from nightlab.graph.notices import tell_best, tell_end
 from nightlab.graph.proposals import settle_proposals
-from nightlab.graph.questions import answer_model, ask_plan, holding, is_held, news_of, next_to_ask, settle_overdue
+from nightlab.graph.questions import (
+    answer_model,
+    ask_plan,
+    decides_the_end,
+    holding,
+    is_held,
+    news_of,
+    next_to_ask,
+    settle_overdue,
+)
 from nightlab.graph.repairing import repair_failed
 from nightlab.graph.reviewing import await_reviews, is_reviewing, pairs_due, reviewed, start_reviews, without_questioned
 from nightlab.graph.state import LabState
@@ -191,20 +202,54 @@ def plan(state: LabState, runtime: Runtime[Lab]) -> Update:
         return {}
     # Before anything is proposed: a run to be retried says nothing, and would be proposed again without its remedy.
     _retry_failed(lab)
-    _look_for_ideas(lab)
+    is_over = decides_the_end(lab)
+    if not is_over:
+        _look_for_ideas(lab)
     room = len(free_slots(lab)) + lookahead(lab.study) - len(_keys(lab, RunState.PLANNED))
     if room <= 0:
         return {"exhausted": False}
+    if is_over:
+        return _plan_last(lab, pairs_due(lab, history_now(lab)), room)
     pairs = pairs_due(lab, history_now(lab))
     proposals = [*pairs, *_proposals(lab, history_now(lab))]
     if proposals:
         # Only where there is something left to try is there something to ask.
-        left_out, ends = breaker_stops(lab)
-        ends = spending_stops(lab) or ends
-        if ends or is_held(lab):
-            return {"exhausted": ends}
+        left_out, breaks = breaker_stops(lab)
+        if spending_stops(lab):
+            return _plan_last(lab, [], room)
+        if breaks:
+            return _plan_last(lab, pairs, room)
+        if is_held(lab):
+            return {"exhausted": False}
         if left_out:
             proposals = [*pairs, *_proposals(lab, history_now(lab), left_out)]
+    _take_up(lab, proposals, room)
+    if proposals or (_is_expecting(lab) and _may_explore(lab)):
+        return {"exhausted": False}
+    is_advised = is_seeking_advice(lab) and lab.aside.busy_seconds < _patience(lab)
+    is_waiting = is_advised or bool(lab.models and repairs_due(lab))
+    return {"exhausted": not _is_settling(lab, history_now(lab)) and not is_waiting}
+
+
+def _plan_last(lab: Lab, pairs: list[Proposal], room: int) -> Update:
+    """A person has ended the search: nothing new is tried, but what is claimed by now still goes through its checks."""
+    _take_up(lab, pairs, room)
+    return {"exhausted": not pairs and not _is_settling(lab, _last_history(lab))}
+
+
+def _is_settling(lab: Lab, history: History) -> bool:
+    """Whether a claim waits for its review or its stress checks; both are begun here where they are due."""
+    is_reviewed = is_reviewing(lab, history)
+    return is_stressing(lab, history) or is_reviewed
+
+
+def _last_history(lab: Lab) -> History:
+    """Everything without runs left, whatever the budget would allow: none is to come that could change a verdict."""
+    return history_of(lab.ledger, known=lab.configurations)
+
+
+def _take_up(lab: Lab, proposals: list[Proposal], room: int) -> None:
+    """Plan the first of the proposals, within the budget's reservation."""
     for proposal in proposals[: room if lab.has_room else 0]:
         with lab.ledger.transaction():
             run = lab.ledger.plan(
@@ -219,11 +264,6 @@ def plan(state: LabState, runtime: Runtime[Lab]) -> Update:
             )
             reserve(lab, run)
             lab.ledger.add_event("planned", proposal.reason, run.number)
-    if proposals or (_is_expecting(lab) and _may_explore(lab)):
-        return {"exhausted": False}
-    is_advised = is_seeking_advice(lab) and lab.aside.busy_seconds < _patience(lab)
-    is_waiting = is_advised or bool(lab.models and repairs_due(lab)) or is_stressing(lab, history_now(lab))
-    return {"exhausted": not is_reviewing(lab, history_now(lab)) and not is_waiting}
 
 
 def _look_for_ideas(lab: Lab) -> None:
@@ -261,7 +301,7 @@ def _proposals(lab: Lab, history: History, left_out: frozenset[str] = frozenset(
     history = without_questioned(lab, without_broken(lab, history))
     history = held_back(lab.study, history, left_out)
     history = replace(history, expecting=_is_expecting(lab))
-    return propose(lab.study, history, lab.study.search.seed)
+    return data_first(lab, history, propose(lab.study, history, lab.study.search.seed))
 
 
 def _free_branch(lab: Lab, number: int, variable: str) -> str:
@@ -290,7 +330,7 @@ def learn(state: LabState, runtime: Runtime[Lab]) -> Update:
     """Verdict, lesson and result card of every experiment that has become complete."""
     lab = runtime.context
     # Before anything is concluded: of what waits for a person nothing is known yet.
-    mend(lab)
+    is_mended = mend(lab)
     baseline = [run for run in lab.ledger.runs(number=0) if run.state is RunState.REVIEWED]
     # Before the noise is known nothing can be judged; the experiments keep until it is.
     if len(baseline) >= lab.study.search.baseline_replicates:
@@ -300,7 +340,9 @@ def learn(state: LabState, runtime: Runtime[Lab]) -> Update:
         lab.prune_checkpoints()
     lab.back_up()
     asked = next_to_ask(lab)
-    return {"steps": steps, "asking": asked.id if asked else ""}
+    update: Update = {"steps": steps, "asking": asked.id if asked else ""}
+    # What was answered since the last planning may make a claim, which planning looks at before the end.
+    return update | {"exhausted": False} if is_mended else update
 
 
 def _conclude_settled(lab: Lab) -> None:
@@ -309,7 +351,7 @@ def _conclude_settled(lab: Lab) -> None:
     settled = [experiment for experiment in settled_experiments(lab) if experiment.number not in held]
     if not settled:
         return
-    history = history_now(lab)
+    history = _last_history(lab) if decides_the_end(lab) else history_now(lab)
     verdicts = judge_all(lab.study, history)
     start_reviews(lab, verdicts, settled)
     start_stress(lab, verdicts, settled)
@@ -367,8 +409,7 @@ def conclude(state: LabState, runtime: Runtime[Lab]) -> Update:
     lab = runtime.context
     if lab.ideas is not None:
         lab.ideas.close()
-    # Without runs left, whatever the budget would allow: none is to come that could change a verdict.
-    history = history_of(lab.ledger, known=lab.configurations)
+    history = _last_history(lab)
     verdicts = judge_all(lab.study, history)
     await_reviews(lab, verdicts)
     # The lab may stay for days after this, for answers: nothing is asked of a model any more.
@@ -381,6 +422,8 @@ def conclude(state: LabState, runtime: Runtime[Lab]) -> Update:
             believed = stress_verdict(lab.study, lab.ledger, believed)
         conclude_experiment(lab, experiment, believed)
     write_analysis_report(lab)
+    if best := best_kept(lab):
+        keep_comparison(lab, best[0].number)
     lab.worktrees.remove_all()
     tell_best(lab)
     ask_at_the_end(lab, exhausted=state.get("exhausted", False) and not lab.is_overdue and _has_budget(lab))

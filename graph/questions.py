@@ -40,6 +40,7 @@ __all__ = [
     "settle",
     "settle_overdue",
     "tell_question",
+    "told_default",
 ]
 
 PLAN = "plan"
@@ -112,8 +113,13 @@ def settle(ledger: Ledger, now: datetime) -> list[Question]:
     with ledger.transaction():
         settled = ledger.settle_questions(now, by=DEADLINE)
         for question in settled:
-            ledger.add_event("answered", f"{question.id}: {question.answer}, nobody answered by the deadline")
+            ledger.add_event("answered", told_default(question))
     return settled
+
+
+def told_default(question: Question) -> str:
+    """What is told of a question that its deadline has answered."""
+    return f"{question.id}: {question.answer}, nobody answered by the deadline"
 
 
 def settle_overdue(lab: Lab) -> list[Question]:

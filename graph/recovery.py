@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -347,7 +347,7 @@ class _Rebuilding:
             verdicts=verdicts,
             spend=[_spend(row.study, run, job, pace_seconds) for run, job, _ in entries],
             questions=questions,
-            events=self._events(remains, base, row, numbers, entries, verdicts),
+            events=self._events(replace(remains, questions=questions), base, row, numbers, entries, verdicts),
             told=remains.told,
             calls=remains.calls,
             ideas=_ideas(remains, found),
@@ -402,7 +402,7 @@ class _Rebuilding:
         # What was planned and is not there will be planned, and told, again.
         saved = [event for event in saved if event.number in experiments or event.kind != "planned"]
         saved = [e if e.number in experiments else e.model_copy(update={"number": None}) for e in saved]
-        missing = missing_events([*held, *saved], row, experiments, entries, verdicts)
+        missing = missing_events([*held, *saved], row, experiments, entries, verdicts, remains)
         self.result.retold = len(missing)
         text = (
             f"the ledger was rebuilt: {self.result.experiments} experiments, {self.result.ended} ended runs, "

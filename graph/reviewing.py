@@ -24,13 +24,14 @@ from nightlab.search.belief import judge_all
 from nightlab.search.confirmation import fresh_seeds
 from nightlab.search.history import History, Trial
 
-__all__ = ["await_reviews", "is_reviewing", "pairs_due", "reviewed", "start_reviews", "without_questioned"]
+__all__ = ["NO_ROOM", "await_reviews", "is_reviewing", "pairs_due", "reviewed", "start_reviews", "without_questioned"]
 
 END_SECONDS = 300.0
 """How long the end of the study waits for reviews."""
 SLICE_SECONDS = 0.5
 FEWEST_RUNS = 2
 """Of a pair."""
+NO_ROOM = "the budget has no room for the pair of runs it asked for"
 ENDED = (RunState.REVIEWED, RunState.REJECTED, RunState.FAILED, RunState.PRUNED)
 
 
@@ -138,10 +139,9 @@ def pairs_due(lab: Lab, history: History) -> list[Proposal]:
 def _with_seed(lab: Lab, held: Review, history: History) -> Review:
     used = {trial.seed for trial in history.trials if trial.number == held.number}
     if history.runs_left < FEWEST_RUNS:
-        note = "the budget has no room for the pair of runs it asked for"
         with lab.ledger.transaction():
-            lab.ledger.add_event("review", note, held.number)
-            return lab.ledger.update_review(held.key, note=note)
+            lab.ledger.add_event("review", NO_ROOM, held.number)
+            return lab.ledger.update_review(held.key, note=NO_ROOM)
     seeds = fresh_seeds(history, lab.study.search.seed, len(used) + 1)
     return lab.ledger.update_review(held.key, pair_seed=next(seed for seed in seeds if seed not in used))
 

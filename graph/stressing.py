@@ -11,6 +11,7 @@ from nightlab.agents.spending import usage_of
 from nightlab.agents.stress import cancel_stresses, plan_checks
 from nightlab.configs.stress import StressCheck
 from nightlab.configs.study import Study
+from nightlab.graph.budget import spending_refusal
 from nightlab.knowledge.ledger import Ledger
 from nightlab.knowledge.records import Experiment, Phase, Verdict, VerdictKind
 from nightlab.knowledge.stress import ENDED, StressState
@@ -37,9 +38,15 @@ def start_stress(lab: Lab, verdicts: Mapping[int, Verdict], settled: Iterable[Ex
         if not due:
             continue
         plan_checks(lab, experiment.number, due)
-        usage = usage_of(lab.ledger, lab.now())
-        if refusal := "the wall-clock budget ran out" if lab.is_overdue else stress_refusal(lab.study, usage):
+        if refusal := _refusal(lab):
             cancel_stresses(lab, refusal, states=(StressState.PLANNED,))
+
+
+def _refusal(lab: Lab) -> str | None:
+    """Why what was just planned cannot be afforded; None where it can."""
+    if lab.is_overdue:
+        return "the wall-clock budget ran out"
+    return spending_refusal(lab) or stress_refusal(lab.study, usage_of(lab.ledger, lab.now()))
 
 
 def _due(lab: Lab, verdict: Verdict | None) -> list[StressCheck]:

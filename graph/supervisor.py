@@ -34,7 +34,7 @@ __all__ = ["build_supervisor"]
 
 def _after_understand(state: LabState, runtime: Runtime[Lab]) -> str:
     lab = runtime.context
-    return "learn" if is_held(lab) or decides_the_end(lab) else "plan"
+    return "learn" if is_held(lab) and not decides_the_end(lab) else "plan"
 
 
 def _after_learn(state: LabState, runtime: Runtime[Lab]) -> str:
@@ -47,7 +47,8 @@ def _after_learn(state: LabState, runtime: Runtime[Lab]) -> str:
     if lab.is_paused and not lab.is_overdue:
         return "wait"
     if decides_the_end(lab):
-        return "conclude"
+        # What is claimed by then goes through its checks all the same.
+        return "conclude" if state["exhausted"] else "wait"
     if holding(lab) and (state["exhausted"] or is_held(lab)):
         return "ask" if state["asking"] else "wait"
     return "conclude" if state["exhausted"] else "wait"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel
 
@@ -14,9 +15,11 @@ from nightlab.agents.spending import usage_of
 from nightlab.configs.study import Study
 from nightlab.knowledge.ledger import Ledger
 from nightlab.knowledge.records import (
+    CallState,
     Effect,
     Event,
     Experiment,
+    IdeaState,
     Job,
     JobState,
     Phase,
@@ -26,13 +29,15 @@ from nightlab.knowledge.records import (
     StudyStatus,
     VerdictKind,
 )
+from nightlab.knowledge.stress import ENDED, IN_FLIGHT, Stress
 from nightlab.report.model import ExperimentRow, Metric
 from nightlab.report.rows import build_rows, measure_noise
 from nightlab.report.sentences import choose_winners
 from nightlab.report.wording import Wording
 from nightlab.search.spending import BudgetLine, budget_lines
+from nightlab.tools.failures import NextStep
 
-__all__ = ["Best", "SlotNow", "Snapshot", "snapshot_of"]
+__all__ = ["Asked", "Best", "SlotNow", "Snapshot", "StressNow", "snapshot_of"]
 
 RECENT_EVENTS = 5
 UNENDED = (RunState.PLANNED, RunState.SUBMITTED)
@@ -45,6 +50,30 @@ class SlotNow(BaseModel):
     number: int | None = None
     variable: str = ""
     seed: int | None = None
+    """Of its run; None under stress."""
+    check: str = ""
+    """The stress check it goes through, where it is no run."""
+    repeat: int | None = None
+    """Of the check, from 0."""
+    since: AwareDatetime | None = None
+
+
+class StressNow(BaseModel):
+    """A stress check of one experiment, and of the baseline beside it, that has not ended."""
+
+    number: int
+    check: str
+    ended: int
+    """Repeats."""
+    repeats: int
+
+
+class Asked(BaseModel):
+    """What a language model has yet to answer."""
+
+    kind: Literal["idea", "review", "repair", "analysis"]
+    number: int | None = None
+    """The experiment that it is about."""
     since: AwareDatetime | None = None
 
 
@@ -88,6 +117,10 @@ class Snapshot(BaseModel):
     baseline_text: str
     best: Best | None
     slots: list[SlotNow]
+    stress: list[StressNow] = []
+    """Checks under way, those of the baseline with the experiments' they stand beside."""
+    asked: list[Asked] = []
+    """What a model is being asked, or will be asked when the lab goes on."""
     started_at: AwareDatetime | None
     finished_at: AwareDatetime | None
     deadline: AwareDatetime | None
@@ -108,10 +141,11 @@ class Snapshot(BaseModel):
 def snapshot_of(ledger: Ledger, study: Study, now: datetime, *, running: Collection[str] | None = None) -> Snapshot:
     """Read the ledger once; nothing is written.
 
-    `running`: keys of the jobs that still run, where no lab keeps the ledger up to date.
+    `running`: keys of the jobs, stress checks' among them, that still run, where no lab keeps the ledger up to date.
     """
     row = ledger.study_row()
     experiments, runs, jobs = ledger.experiments(), ledger.runs(), ledger.jobs()
+    stresses = ledger.stresses() if study.stress else []
     observations = {observation.key: observation for observation in ledger.observations()}
     verdicts = ledger.verdicts()
     rows = build_rows(study, experiments, runs, jobs, observations, verdicts, accepted(ledger))
@@ -136,7 +170,15 @@ def snapshot_of(ledger: Ledger, study: Study, now: datetime, *, running: Collect
         baseline_runs=noise.runs if noise else 0,
         baseline_text=wording.value(noise.mean) if noise else "",
         best=_best(rows, wording),
-        slots=_slots(study, experiments, runs, [job for job in jobs if running is None or job.key in running]),
+        slots=_slots(
+            study,
+            experiments,
+            runs,
+            [job for job in jobs if running is None or job.key in running],
+            [one for one in stresses if running is None or one.key in running],
+        ),
+        stress=_under_stress(stresses),
+        asked=[] if row.finished_at else list(_asked(ledger, runs)),
         started_at=row.started_at,
         finished_at=row.finished_at,
         deadline=row.deadline,
@@ -188,7 +230,13 @@ def _leader(rows: Sequence[ExperimentRow], wording: Wording) -> ExperimentRow | 
     return next((row for row in rows if row.number == number and gains[row.number] > 0), None)
 
 
-def _slots(study: Study, experiments: Sequence[Experiment], runs: Sequence[Run], jobs: Sequence[Job]) -> list[SlotNow]:
+def _slots(
+    study: Study,
+    experiments: Sequence[Experiment],
+    runs: Sequence[Run],
+    jobs: Sequence[Job],
+    stresses: Sequence[Stress],
+) -> list[SlotNow]:
     slots = {slot: SlotNow(slot=slot) for slot in range(study.backend.slots)}
     variables = {experiment.number: experiment.variable for experiment in experiments}
     by_key = {run.key: run for run in runs}
@@ -202,7 +250,39 @@ def _slots(study: Study, experiments: Sequence[Experiment], runs: Sequence[Run],
                 seed=run.seed,
                 since=job.started_at or job.intent_at,
             )
+    for one in stresses:
+        if one.state in IN_FLIGHT and one.slot is not None:
+            slots[one.slot] = SlotNow(
+                slot=one.slot, number=one.number, variable=variables[one.number], check=one.check, repeat=one.repeat
+            )
     return [slots[slot] for slot in sorted(slots)]
+
+
+def _under_stress(stresses: Sequence[Stress]) -> list[StressNow]:
+    found, of = [], defaultdict[tuple[int, str], list[Stress]](list)
+    for one in stresses:
+        of[one.number, one.check].append(one)
+    for (number, check), own in list(of.items()):
+        repeats = [*own, *of[0, check]] if number else []
+        ended = sum(one.state in ENDED for one in repeats)
+        if ended < len(repeats):
+            found.append(StressNow(number=number, check=check, ended=ended, repeats=len(repeats)))
+    return found
+
+
+def _asked(ledger: Ledger, runs: Sequence[Run]) -> Iterator[Asked]:
+    for idea in ledger.ideas():
+        if idea.state is IdeaState.ASKING:
+            yield Asked(kind="idea", since=idea.created_at)
+    for review in ledger.reviews(asking_only=True):
+        yield Asked(kind="review", number=review.number, since=review.asked_at)
+    last = {(run.number, run.seed): run for run in runs}
+    for run in last.values():
+        if run.state is RunState.FAILED and run.next_step == NextStep.REPAIR:
+            yield Asked(kind="repair", number=run.number, since=run.ended_at)
+    for call in ledger.calls(states=(CallState.RESERVED,)):
+        if call.purpose == "analysis":
+            yield Asked(kind="analysis", since=call.reserved_at)
 
 
 def _expected_end(study: Study, jobs: Sequence[Job], now: datetime, deadline: datetime | None) -> datetime | None:

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from nightlab.cli.panel import render
 from nightlab.knowledge.records import Effect, Event, Question, StudyStatus
-from nightlab.status import Best, SlotNow, Snapshot
+from nightlab.status import Asked, Best, SlotNow, Snapshot, StressNow
 
 START = datetime(2026, 1, 31, 22, 0, tzinfo=UTC)
 NOW = START + timedelta(hours=3, minutes=12)
@@ -93,6 +93,24 @@ def test_it_says_all_there_is_to_know() -> None:
         "40 lr-3e-4, seed 2, 3 h 12 min",
     ):
         assert words in text
+
+
+def test_it_says_what_is_under_stress_and_what_a_model_is_asked() -> None:
+    slot = SlotNow(slot=0, number=17, variable="lr-0-01", check="serving", repeat=1)
+    check = StressNow(number=17, check="serving", ended=1, repeats=4)
+    asked = [Asked(kind="review", number=17, since=NOW - timedelta(minutes=2))]
+    text = "\n".join(
+        drawn(snapshot(slots=1).model_copy(update={"slots": [slot], "stress": [check], "asked": asked}), 110)
+    )
+    for words in (
+        "17 lr-0-01, stress serving 2",
+        "17 serving: 1 of 4 repeats",
+        "a model, about the review of 17, for 2 min",
+    ):
+        assert words in text
+    several = [*asked, *(Asked(kind="idea") for _ in range(4))]
+    assert "the review of 17, a code idea, a code idea and 2 more" in "\n".join(drawn(snapshot(asked=several), 110))
+    assert "a model" not in "\n".join(drawn(snapshot(asked=several), 110, alive=False))
 
 
 def test_a_lab_that_is_gone_stops_waits_or_is_stopping() -> None:

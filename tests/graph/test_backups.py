@@ -34,6 +34,7 @@ def night(finished_night: Path, tmp_path: Path) -> Path:
         ledger.ask(
             Question(id="base", study="tiny", kind="base-model", text="Keep it?", options=["keep"], default="keep")
         )
+        ledger.add_event("question", "Keep it?")
         ledger.answer("base", "keep", by="me")
         ledger.add_event("answered", "base: keep, by me")
         ledger.mark_told("there/tiny/question/base")
@@ -132,8 +133,8 @@ def test_without_any_copy_the_story_is_told_anew_as_far_as_records_tell_it(night
         }
         assert [event.time for event in events[:-1]] == sorted(event.time for event in events[:-1])
     assert again <= told
-    # Answers, and verdicts that were replaced later, stand in no branch or folder.
-    assert {kind for kind, *_ in told - again} <= {"answered", "verdict"}
+    # Questions, answers, and verdicts that were replaced later, stand in no branch or folder.
+    assert {kind for kind, *_ in told - again} <= {"question", "answered", "verdict"}
     assert sum(kind == "verdict" for kind, *_ in again) == verdicts
 
 

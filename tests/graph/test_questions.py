@@ -15,8 +15,9 @@ from pydantic import ValidationError
 
 from nightlab.agents.context import Lab
 from nightlab.errors import LedgerError
+from nightlab.graph.budget import answered_spend
 from nightlab.graph.checkpoints import open_checkpoints
-from nightlab.graph.decisions import answered_failure, answered_spend, failure_question, spend_question
+from nightlab.graph.decisions import answered_failure, failure_question, spend_question
 from nightlab.graph.driver import run_lab
 from nightlab.graph.questions import (
     AUTO,

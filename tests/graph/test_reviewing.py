@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench.scripted_model import ScriptedModel
+from nightlab.agents.context import Lab
 from nightlab.configs.loading import load_study
 from nightlab.graph.answering import record_answer
 from nightlab.graph.opening import locate
 from nightlab.knowledge.ledger import Ledger
-from nightlab.knowledge.records import ExperimentState, ReviewState, StudyStatus, VerdictKind
+from nightlab.knowledge.records import ExperimentState, Phase, ReviewState, StudyStatus, VerdictKind
 from nightlab.night import run_night
 from nightlab.worktrees.git import Git
+from tests.graph.ending import LATE, end_search
 from tests.graph.review_night import CHECKS, Reviewer, item, make_review_repository, review_answer
 from tests.task import git
 
 
 @contextmanager
-def night(folder: Path, said: Any, **changes: Any) -> Iterator[tuple[Ledger, Reviewer, Path]]:
+def night(
+    folder: Path, said: Any, watch: Callable[[Lab], None] | None = None, **changes: Any
+) -> Iterator[tuple[Ledger, Reviewer, Path]]:
     reviewer = Reviewer(said)
     with ScriptedModel(reviewer) as server:
         file = make_review_repository(folder / "repo", server.base_url, **changes)
-        assert run_night(file, say=lambda _: None).status is StudyStatus.FINISHED
+        assert run_night(file, say=lambda _: None, watch=watch).status is StudyStatus.FINISHED
     with Ledger.open(locate(load_study(file)).paths.ledger) as ledger:
         yield ledger, reviewer, file
 
@@ -68,3 +73,16 @@ def test_it_may_ask_for_one_more_pair_once(tmp_path: Path) -> None:
         for number in (0, 1):
             assert [run.seed for run in ledger.runs(number)].count(review.pair_seed) == 1
         assert ledger.verdicts()[1].kind is VerdictKind.KEEP
+
+
+def test_also_for_a_win_that_only_the_end_of_the_search_makes(tmp_path: Path) -> None:
+    doubt = item("simpler explanation", "unclear")
+    said = review_answer(doubt, another_run=True)
+    with night(tmp_path, said, partial(end_search, confirmed=6), **LATE) as (ledger, reviewer, _):
+        (review,) = ledger.reviews()
+        assert review.pair_seed is not None and len(reviewer.asked) == 1
+        for number in (0, 1):
+            assert [run.seed for run in ledger.runs(number)].count(review.pair_seed) == 1
+        assert ledger.verdicts()[1].kind is VerdictKind.KEEP
+        confirmed = [run for run in ledger.runs() if run.phase is Phase.CONFIRM]
+        assert len(confirmed) == 8, "three pairs, and the reviewer's"

@@ -8,16 +8,25 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nightlab.agents.history import history_of
 from nightlab.configs.loading import load_study
+from nightlab.graph.decisions import spending_stops
 from nightlab.graph.opening import locate
+from nightlab.graph.stressing import start_stress
 from nightlab.knowledge.ledger import Ledger
-from nightlab.knowledge.records import ExperimentState, StudyStatus, VerdictKind
+from nightlab.knowledge.records import ExperimentState, Phase, StudyStatus, Verdict, VerdictKind
 from nightlab.knowledge.stress import StressState
 from nightlab.night import run_night
+from nightlab.search.belief import judge_all
 from nightlab.search.stress import BROKEN
+from tests.agents.lab import executed, new_lab, planned
+from tests.face.calling import call
+from tests.graph.ending import LATE, end_search
 from tests.task import git, make_repository
 
 STRESS = """\
@@ -90,6 +99,8 @@ def test_a_win_that_holds_is_kept_and_its_values_are_nobody_elses(tmp_path: Path
         assert all("p99_ms" not in one.values for one in ledger.observations())
     assert len(calls) == 4
     assert git(file.parent, "worktree", "list").count("\n") == 0
+    shown = call(file.parent, "logs", "1").out
+    assert shown.count("stress-serving-") == 2 and "f1: 0.8" in shown
 
 
 def test_a_win_that_breaks_a_limit_is_rejected_with_the_evidence(tmp_path: Path) -> None:
@@ -136,3 +147,47 @@ def test_killed_while_it_is_under_stress_nothing_is_measured_twice(tmp_path: Pat
         told = Counter((event.number, event.text) for event in ledger.events() if event.kind == "stress")
     assert set(told.values()) == {1}
     assert len(counter.read_text().split()) == 4
+
+
+def test_a_win_that_only_the_end_of_the_search_makes_is_put_under_stress_before_the_night_is_over(
+    tmp_path: Path,
+) -> None:
+    counter = tmp_path / "calls"
+    file = make_stress_repository(tmp_path / "repo", check(counter, limits={"p99_ms": {"max": 1000}}), **LATE)
+    outcome = run_night(file, say=lambda _: None, watch=partial(end_search, confirmed=6, stop=True))
+    assert outcome.status is StudyStatus.STOPPED
+    with Ledger.open(locate(load_study(file)).paths.ledger) as ledger:
+        runs, history = [run.key for run in ledger.runs()], history_of(ledger)
+        study = ledger.study_row().study
+    going_on, at_the_end = (judge_all(study, replace(history, runs_left=left))[1] for left in (9, 0))
+    assert (going_on.kind, at_the_end.kind) == (VerdictKind.INCONCLUSIVE, VerdictKind.KEEP)
+    module = [sys.executable, "-m", "tests.graph.killed_at", str(file)]
+    for name, when in (("recorded", "before"), ("collected", "after")):
+        killed = subprocess.run([*module, f"stress {name}", when], check=False, capture_output=True, text=True)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert run_night(file, say=lambda _: None).status is StudyStatus.FINISHED
+    with Ledger.open(locate(load_study(file)).paths.ledger) as ledger:
+        assert (ledger.verdicts()[1].kind, ledger.verdicts()[1].label) == (VerdictKind.KEEP, "confirmed")
+        assert [one.state for one in ledger.stresses()] == [StressState.MEASURED] * 4
+        assert [run.key for run in ledger.runs()] == runs, "nothing new is tried"
+        told = Counter((event.number, event.text) for event in ledger.events() if event.kind in ("stress", "verdict"))
+    assert set(told.values()) == {1}
+    assert len(counter.read_text().split()) == 4
+
+
+def test_where_no_more_may_be_spent_no_check_begins(tmp_path: Path) -> None:
+    changes: dict[str, Any] = {
+        "stress": [check(tmp_path / "calls", limits={"p99_ms": {"max": 1000}})],
+        "budget": {"runs": 14, "ask_above_cost_usd": 1},
+        "prices": {"run_usd": 1},
+        "approvals": {"spend": "auto"},
+    }
+    with new_lab(tmp_path, **changes) as lab:
+        executed(lab, planned(lab, {}))
+        (run,) = executed(lab, planned(lab, {"lr": 0.01}))
+        assert spending_stops(lab), "nobody is to be asked, so the answer is no"
+        verdict = Verdict(number=1, kind=VerdictKind.KEEP, basis=Phase.CONFIRM, label="confirmed", reason="r")
+        start_stress(lab, {1: verdict}, [lab.ledger.experiment(run.number)])
+        stresses = lab.ledger.stresses()
+    assert {one.state for one in stresses} == {StressState.CANCELLED}
+    assert all(one.detail.endswith("of 1 usd are used, and more was not allowed") for one in stresses)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from nightlab.knowledge.records import Effect, Phase, RunState, VerdictKind
+from nightlab.knowledge.stress import Stress, StressState
 from nightlab.report.build import influence_of
+from nightlab.report.charts import draw_timeline
+from nightlab.search import belief
+from nightlab.search.belief import describe
 from tests.report import night as nights
 from tests.report.night import Night, make_study
 
@@ -172,6 +179,49 @@ def test_a_job_still_running_reaches_to_now() -> None:
     night.jobs[-1] = night.jobs[-1].model_copy(update={"ended_at": None})
     timeline = night.report(status="running", finished_at=None).timeline
     assert any(bar.outcome == "running" for bar in timeline.bars)
+
+
+@pytest.mark.parametrize(
+    ("likely", "told"),
+    [
+        ("+0.17", "not tested on fresh seeds"),
+        ("+0.15", "not tested on fresh seeds; among all that was tried, a gain of 0.15 is likely to be left of it"),
+        ("-0.01", "not tested on fresh seeds; among all that was tried, a loss of 0.01 is likely to be left of it"),
+    ],
+)
+def test_what_is_likely_to_be_left_of_a_gain_has_no_sign_of_its_own(likely: str, told: str) -> None:
+    night = nights.screened()
+    number, held = next((n, v) for n, v in night.verdicts.items() if v.label == "promising" and v.effect)
+    assert held.effect is not None
+    effect = held.effect.model_copy(update={"delta": 0.17})
+    left = f"; among all that was tried, {likely} is likely to be left of it"
+    reason = f"{describe(effect)}: not tested on fresh seeds{left}"
+    night.verdicts[number] = held.model_copy(update={"effect": effect, "reason": reason})
+    row = next(row for row in night.report().experiments if row.number == number)
+    assert row.reason == told
+    assert left.partition(likely)[::2] == left_of_belief().partition("{likely:+.3g}")[::2]
+
+
+def left_of_belief() -> str:
+    """The words as `search.belief` writes them."""
+    source = inspect.getsource(belief)
+    return next(part for part in source.split('"') if part.startswith("; among all"))
+
+
+def test_stress_checks_hold_their_slots() -> None:
+    night = nights.baseline_only()
+    alone = night.report()
+    last = max(job.ended_at for job in night.jobs if job.ended_at)
+    check: dict[str, Any] = {"number": 1, "check": "serving", "run": "r", "state": StressState.MEASURED}
+    ended: dict[str, Any] = {"wall_seconds": 4.0, "ended_at": last + timedelta(seconds=5)}
+    stresses = [Stress(key="a", repeat=0, slot=0, **check, **ended), Stress(key="b", repeat=1, slot=1, **check)]
+    timeline = night.report(stresses=stresses).timeline
+    (bar,) = [bar for bar in timeline.bars if bar.kind == "stress"]
+    assert bar.slot == 0 and bar.end_seconds - bar.start_seconds == pytest.approx(4.0)
+    assert timeline.span_seconds == pytest.approx(alone.timeline.span_seconds + 5)
+    chart = draw_timeline(night.report(stresses=stresses), 8.0)
+    assert chart is not None and "--phase-stress" in chart
+    assert "--phase-stress" not in str(draw_timeline(alone, 8.0))
 
 
 def test_setup_tells_what_was_locked_and_frozen() -> None:

@@ -12,7 +12,7 @@ from nightlab.tools.scoring.base import Indices
 from nightlab.tools.scoring.intervals import Interval, resampled
 from nightlab.tools.scoring.score import Score
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "compare", "counted"]
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ def compare(first: Score, second: Score) -> Comparison:
 
 
 def _pairs(first: list[int | None], second: list[int | None]) -> list[tuple[int, int]]:
-    places = {name: position for position, name in enumerate(_counted(second))}
-    return [(position, places[name]) for position, name in enumerate(_counted(first)) if name in places]
+    places = {name: position for position, name in enumerate(counted(second))}
+    return [(position, places[name]) for position, name in enumerate(counted(first)) if name in places]
 
 
-def _counted(keys: list[int | None]) -> list[tuple[int | None, int]]:
+def counted(keys: list[int | None]) -> list[tuple[int | None, int]]:
     """Each key with how often it came before; for rows without one that is the position."""
     seen: Counter[int | None] = Counter()
     counted = []

@@ -38,6 +38,9 @@ VERDICTS = {
     VerdictKind.FAILED: "failed",
     VerdictKind.PRUNED: "pruned",
 }
+ASKED = {"idea": "a code idea", "review": "the review", "repair": "the repair", "analysis": "the analysis"}
+MOST_TOLD = 3
+"""Of what is under stress or asked."""
 MAX_COLUMNS = 110
 MAX_SLOTS = 8
 """Slots that get a line of their own."""
@@ -72,6 +75,10 @@ def _facts(
     yield "budget", _budget(snapshot, every_line=every_budget)
     yield "time", _time(snapshot, now)
     yield from _slots([slot for slot in snapshot.slots if alive or slot.number is not None], now)
+    if snapshot.stress:
+        yield "stress", _stress(snapshot)
+    if snapshot.asked and alive:
+        yield "asked", _asked(snapshot, now)
     for question in snapshot.questions:
         yield "question", question.text
         yield "answer", answer_command(question, file) + _without(question, now)
@@ -165,8 +172,23 @@ def _slots(slots: list[SlotNow], now: datetime) -> Iterator[tuple[str, str]]:
 def _slot(slot: SlotNow, now: datetime) -> str:
     if slot.number is None:
         return "free"
-    text = f"{slot.number:02d} {slot.variable}, seed {slot.seed}"
+    what = f"seed {slot.seed}" if slot.repeat is None else f"stress {slot.check} {slot.repeat + 1}"
+    text = f"{slot.number:02d} {slot.variable}, {what}"
     return f"{text}, {_elapsed(now - slot.since)}" if slot.since else text
+
+
+def _stress(snapshot: Snapshot) -> str:
+    told = [f"{one.number:02d} {one.check}: {one.ended} of {count(one.repeats, 'repeat')}" for one in snapshot.stress]
+    return "; ".join(told[:MOST_TOLD]) + (f"; {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else "")
+
+
+def _asked(snapshot: Snapshot, now: datetime) -> str:
+    """`a model, about the review of 03, for 2 min`."""
+    told = [ASKED[one.kind] + (f" of {one.number:02d}" if one.number is not None else "") for one in snapshot.asked]
+    first = snapshot.asked[0].since
+    since = f", for {_elapsed(now - first)}" if first and len(told) == 1 else ""
+    more = f" and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else ""
+    return f"a model, about {', '.join(told[:MOST_TOLD])}{more}{since}"
 
 
 def _elapsed(span: timedelta) -> str:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from nightlab.report.model import StudyReport
     from nightlab.status import Snapshot
     from nightlab.tools.redaction import Redactor
+    from nightlab.tools.sizing.batch import EffectiveBatch
 
 __all__ = ["register"]
 
@@ -69,6 +70,7 @@ def status(
 def _snapshot(ledger: Ledger, declared: Study, place: Place) -> Snapshot:
     from nightlab.graph.process import running_lab
     from nightlab.knowledge.records import JobState, utc_now
+    from nightlab.knowledge.stress import IN_FLIGHT
     from nightlab.status import snapshot_of
     from nightlab.tools.backends.local import LocalBackend
 
@@ -76,6 +78,7 @@ def _snapshot(ledger: Ledger, declared: Study, place: Place) -> Snapshot:
         return snapshot_of(ledger, declared, utc_now())
     # Nobody keeps the ledger up to date: the jobs themselves say whether they still run.
     jobs = {job.key: Path(job.directory) for job in ledger.jobs(states=(JobState.INTENDED, JobState.RUNNING))}
+    jobs |= {one.key: Path(one.directory) for one in ledger.stresses(states=IN_FLIGHT)}
     states = LocalBackend(declared.backend).poll(jobs)
     running = {key for key, now in states.items() if now.state is JobState.RUNNING}
     return snapshot_of(ledger, declared, utc_now(), running=running)
@@ -146,10 +149,12 @@ def show(number: Number, study: StudyOption = DEFAULT, json: JsonOption = False)
         verdict = ledger.verdicts().get(number)
         observations = {o.key: o for o in ledger.observations()}
         jobs = {job.key: job for job in ledger.jobs(number)}
+        batch = _batch(place, experiment)
         if json:
             print_json(
                 {
                     "experiment": experiment.model_dump(mode="json"),
+                    "effective_batch": {**vars(batch), "size": batch.size} if batch else None,
                     "verdict": verdict.model_dump(mode="json") if verdict else None,
                     "runs": [
                         {
@@ -169,8 +174,23 @@ def show(number: Number, study: StudyOption = DEFAULT, json: JsonOption = False)
         several = len(experiment.changed) > 1
         move = move_of(declared, history_of(ledger), number, experiment.variable) if several else None
         entries = [(run, jobs.get(run.key), observations.get(run.key)) for run in runs]
-        typer.echo(describe(declared, experiment, entries, verdict, move=move, code=_code(ledger, place, experiment)))
+        code = _code(ledger, place, experiment)
+        typer.echo(describe(declared, experiment, entries, verdict, move=move, code=code, batch=batch))
         typer.echo(f"State: {experiment.state}. Logs: {short(place.paths.experiment_logs(number))}")
+
+
+def _batch(place: Place, experiment: Experiment) -> EffectiveBatch | None:
+    """As committed on its branch; None before that, and where nothing told it."""
+    from nightlab.agents.cards import CONFIGURATION, recorded_batch
+    from nightlab.errors import GitError
+    from nightlab.worktrees.git import Git
+
+    try:
+        text = Git(place.root).show_file(experiment.commit, CONFIGURATION) if experiment.commit else "{}"
+    except GitError:
+        # Branches can be deleted by hand; the ledger still tells the rest.
+        return None
+    return recorded_batch(text)
 
 
 def _code(ledger: Ledger, place: Place, experiment: Experiment) -> Code:
@@ -201,6 +221,7 @@ def logs(
         experiment_of(ledger, number, study)
         jobs = {job.key: JobPaths(Path(job.directory)) for job in ledger.jobs(number)}
         seeds = {run.key: run.seed for run in ledger.runs(number) if run.key in jobs}
+        stresses = [JobPaths(Path(one.directory)) for one in ledger.stresses(number) if one.directory]
     if not jobs:
         typer.echo(f"No run of experiment {number:02d} has started yet; `{command('status', study)}` shows what runs.")
         return
@@ -211,6 +232,9 @@ def logs(
         if seed is None or seeds[key] == seed:
             _tail(paths.stdout, lines, place.redactor)
             _tail(paths.stderr, lines, place.redactor)
+    for paths in stresses if seed is None else ():
+        _tail(paths.stdout, lines, place.redactor)
+        _tail(paths.stderr, lines, place.redactor)
 
 
 def _tail(log: Path, lines: int, redactor: Redactor) -> None:

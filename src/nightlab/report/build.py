@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from nightlab.configs.study import Guardrail, Study
 from nightlab.knowledge.records import Effect, Experiment, Idea, Job, Observation, Run, RunState, Verdict
+from nightlab.knowledge.stress import Stress
 from nightlab.report.advice import advise
 from nightlab.report.front import front_of
 from nightlab.report.ideas import idea_rows
@@ -96,6 +97,7 @@ def build_report(
     versions: Mapping[str, str] | None = None,
     usage: Usage | None = None,
     ideas: Sequence[Idea] = (),
+    stresses: Sequence[Stress] = (),
 ) -> StudyReport:
     """The report of a study at any moment of it: before the first run, in the middle, at the end.
 
@@ -115,7 +117,7 @@ def build_report(
     candidate = None if winner else choose_candidate(rows)
     failures = _failures(runs)
     now = finished_at or (datetime.now(UTC) if status == "running" else None)
-    timeline = build_timeline(jobs, runs, study.backend.slots, now)
+    timeline = build_timeline(jobs, runs, study.backend.slots, now, stresses)
     confidence = study.search.confidence
     report = StudyReport(
         study=study.study,

@@ -27,6 +27,7 @@ PHASES = {
     "combine": "#0c0c0c",
     "refine": "#0d0d0d",
     "confirm": "#0e0e0e",
+    "stress": "#0f0f0f",
 }
 VARIABLES = {
     INK: "--ink",
@@ -92,9 +93,9 @@ def to_svg(figure: Figure, name: str, description: str) -> str:
     body = re.sub(r"url\(#", f"url(#{name}-", body)
     body = re.sub(r'xlink:href="#', f'href="#{name}-', body)
     body = re.sub(r"(?<=font: )([^;\"]*?px)[^;\"]*", r"\1 var(--font)", body)
-    body = re.sub(r'\b(fill|stroke)="(#0[0-9a-e]0[0-9a-e]0[0-9a-e])"', r'style="\1: \2"', body)
+    body = re.sub(r'\b(fill|stroke)="(#0[0-9a-f]0[0-9a-f]0[0-9a-f])"', r'style="\1: \2"', body)
     # Marker colours stand in style attributes only; text that looks like one is left alone.
-    body = re.sub(r"(?<=: )#0[0-9a-e]0[0-9a-e]0[0-9a-e]\b", lambda m: _variable(m.group()), body)
+    body = re.sub(r"(?<=: )#0[0-9a-f]0[0-9a-f]0[0-9a-f]\b", lambda m: _variable(m.group()), body)
     label = escape(description, quote=True)
     return f'<svg viewBox="{view_box.group(1) if view_box else ""}" role="img" aria-label="{label}">{body.strip()}'
 

@@ -108,7 +108,7 @@ def draw_timeline(report: StudyReport, width_inches: float) -> str | None:
                     length / divisor,
                     left=bar.start_seconds / divisor,
                     height=0.78,
-                    color=BAD if failed else PHASES[bar.phase.value],
+                    color=BAD if failed else PHASES[bar.kind],
                     edgecolor=SURFACE,
                     linewidth=0.8,
                     hatch="////" if failed else "",
@@ -301,7 +301,7 @@ def _is_beyond(value: float, limit: float | None, *, maximize: bool) -> bool:
 def _timeline_legend(axes: Axes, report: StudyReport) -> None:
     bars = report.timeline.bars
     for phase, colour in PHASES.items():
-        if any(bar.phase.value == phase and bar.outcome != "failed" for bar in bars):
+        if any(bar.kind == phase and bar.outcome != "failed" for bar in bars):
             axes.barh([0], [0], color=colour, label=phase)
     if any(bar.outcome == "failed" for bar in bars):
         axes.barh([0], [0], color=BAD, hatch="////", edgecolor=SURFACE, label="failed")

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 from nightlab.configs.study import Scalar
 from nightlab.knowledge.records import Effect, ExperimentState, IdeaState, Phase, VerdictKind
+from nightlab.report.examples import ScoreCompared
 from nightlab.report.numbers import level
 from nightlab.report.others import OtherMetric
 
@@ -342,6 +343,13 @@ class Bar:
     seed: int
     phase: Phase
     outcome: Literal["measured", "failed", "running"]
+    check: str = ""
+    """The stress check, where it is no run."""
+
+    @property
+    def kind(self) -> str:
+        """What it is drawn as: its phase, or `stress`."""
+        return "stress" if self.check else self.phase.value
 
 
 @dataclass(frozen=True)
@@ -506,6 +514,8 @@ class StudyReport:
     """None where the study asks for none."""
     others: tuple[OtherMetric, ...] = ()
     """The winner's other metrics."""
+    examples: tuple[ScoreCompared, ...] = ()
+    """The winner example by example, where the lab scored predictions itself."""
 
     @property
     def headline(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, stdev
@@ -16,6 +17,8 @@ from nightlab.search.low_runs import is_low
 
 __all__ = ["build_rows", "measure_noise"]
 
+LIKELY = re.compile(r"; among all that was tried, ([+-]\S+) is likely to be left of it")
+"""As `search.belief` says it, with gains above 0."""
 MEASURED = (RunState.MEASURED, RunState.REVIEWED, RunState.REJECTED)
 
 
@@ -105,7 +108,16 @@ def _row(
 def _reason(verdict: Verdict) -> str:
     """The reason without its figures: those stand beside it, in the metric's own sign."""
     figures = describe(verdict.effect) if verdict.effect else ""
-    return verdict.reason.removeprefix(figures).lstrip(" ,:") or verdict.label
+    reason = verdict.reason.removeprefix(figures).lstrip(" ,:") or verdict.label
+    return LIKELY.sub(lambda found: _likely(found.group(1), verdict), reason)
+
+
+def _likely(gain: str, verdict: Verdict) -> str:
+    """What is likely to be left of an effect, without a sign, which would be another one than the metric's own."""
+    if verdict.effect and gain == f"{verdict.effect.delta:+.3g}":
+        return ""
+    what = "a loss" if gain.startswith("-") else "a gain"
+    return f"; among all that was tried, {what} of {gain.lstrip('+-')} is likely to be left of it"
 
 
 def _state_label(experiment: Experiment) -> str:

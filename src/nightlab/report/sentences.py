@@ -117,11 +117,11 @@ def _sure_of_winner(winner: ExperimentRow, study_confidence: float, wording: Wor
     effect = winner.effect
     if effect is None:
         return [winner.reason]
-    lines = [f"Experiment {winner.number:02d} was kept: {_plain_end(winner.reason)}."]
+    lines = [f"Experiment {winner.number:02d} was kept: {_as_sentence(winner.reason)}."]
     if effect.low is not None and wording.metric.min_effect > 0:
         lines.append(
             "The least the interval allows is an improvement of "
-            f"{fixed(effect.low, wording.effect_decimals(effect) + 1)}; "
+            f"{fixed(effect.low, wording.effect_decimals(effect) + 1, unit=wording.metric.change_unit)}; "
             f"the smallest worth having is {wording.least()}."
         )
     if winner.basis is Phase.CONFIRM:
@@ -153,6 +153,14 @@ def _sure_of_none(rows: Sequence[ExperimentRow], candidate: ExperimentRow | None
         lines.append(f"Verdicts: {listing(f'{number} {label}' for label, number in kinds.most_common())}.")
         lines.append(f"A win needs a whole interval beyond {wording.least()} on fresh seeds.")
     return lines
+
+
+def _as_sentence(reason: str) -> str:
+    """`its gain on 3 fresh seeds is beyond …`, of a reason whose effect is told elsewhere."""
+    where, colon, beyond = _plain_end(reason).partition(": beyond ")
+    if not colon or not where.startswith("on "):
+        return _plain_end(reason)
+    return f"its gain {where}{',' if ',' in where else ''} is beyond {beyond}"
 
 
 def _plain_end(text: str) -> str:

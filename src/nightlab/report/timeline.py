@@ -6,14 +6,20 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
-from nightlab.knowledge.records import Job, Run, RunState
+from nightlab.knowledge.records import Job, Phase, Run, RunState
+from nightlab.knowledge.stress import Stress, StressState
 from nightlab.report.model import Bar, Timeline
 
 __all__ = ["build_timeline", "group_by_slot"]
 
 
-def build_timeline(jobs: Sequence[Job], runs: Sequence[Run], slots: int, now: datetime | None) -> Timeline:
-    """Bars by slot and the slots' utilisation; a job that has not ended reaches to `now` (UTC)."""
+def build_timeline(
+    jobs: Sequence[Job], runs: Sequence[Run], slots: int, now: datetime | None, stresses: Sequence[Stress] = ()
+) -> Timeline:
+    """Bars by slot and the slots' utilisation; a job that has not ended reaches to `now` (UTC).
+
+    Repeats of stress checks are there once they have ended: when one began is known from then on.
+    """
     runs_by_key = {run.key: run for run in runs}
     started = [job for job in jobs if job.started_at is not None]
     if not started:
@@ -27,6 +33,7 @@ def build_timeline(jobs: Sequence[Job], runs: Sequence[Run], slots: int, now: da
         run = runs_by_key.get(job.key)
         if run is not None:
             bars.append(_bar(job, run, (job.started_at - origin).total_seconds(), (end - origin).total_seconds()))
+    bars += [bar for one in stresses if (bar := _stress_bar(one, origin)) is not None]
     span = max((bar.end_seconds for bar in bars), default=0.0)
     used_slots = max(slots, max((bar.slot + 1 for bar in bars), default=0))
     busy = sum(_covered(bars, slot) for slot in range(used_slots))
@@ -43,6 +50,16 @@ def _bar(job: Job, run: Run, start_seconds: float, end_seconds: float) -> Bar:
     else:
         outcome = "measured"
     return Bar(job.slot, start_seconds, end_seconds, run.number, run.seed, run.phase, outcome)
+
+
+def _stress_bar(stress: Stress, origin: datetime) -> Bar | None:
+    if stress.slot is None or stress.ended_at is None or not stress.wall_seconds:
+        return None
+    end_seconds = (stress.ended_at - origin).total_seconds()
+    outcome: Literal["measured", "failed"] = "measured" if stress.state is StressState.MEASURED else "failed"
+    start_seconds = max(0.0, end_seconds - stress.wall_seconds)
+    place = stress.slot, start_seconds, end_seconds
+    return Bar(*place, stress.number, stress.repeat, Phase.CONFIRM, outcome, stress.check)
 
 
 def _covered(bars: Sequence[Bar], slot: int) -> float:

@@ -41,10 +41,18 @@ def template_values(report: StudyReport) -> dict[str, Any]:
         "short": numbers.short,
         "told_of_ideas": told_of(report.ideas),
         "events_shown": EVENTS_SHOWN,
+        "over_seeds": _over_seeds(report),
         "shares": numbers.listing(f"{percent} go with {name}" for name, percent in _shares(report)),
         "any_confounded": any(row.confounded_with for row in report.effects),
         "any_interaction": any(row.interactions for row in report.effects),
     }
+
+
+def _over_seeds(report: StudyReport) -> dict[str, str]:
+    """Metric → interval of the winner's difference over seeds; the objective's is what its verdict rests on."""
+    words = Wording(report.metric, report.noise)
+    found = {other.name: other.interval for other in report.others}
+    return found | ({report.metric.name: words.interval(report.winner.effect)} if report.winner else {})
 
 
 def _shares(report: StudyReport) -> list[tuple[str, str]]:
