@@ -32,7 +32,7 @@ from nightlab.search.low_runs import total_runs
 from nightlab.search.moves import joint_moves
 from nightlab.search.orthogonal import ArrayPlan, array_plan, predicted_best, rows_by_promise
 from nightlab.search.reasons import change_text, choice_reason, choice_variable
-from nightlab.search.refinement import Choice, Chooser, recipe, repeat_due, worth_trying
+from nightlab.search.refinement import MOST_REPEATS, Choice, Chooser, recipe, repeat_due, worth_trying
 from nightlab.search.screening import next_seed, opening_moves, settling_seeds
 from nightlab.search.space import configuration_key, variable_slug, with_changes
 
@@ -51,6 +51,8 @@ LATE_SHARE = 0.02
 """Share of exploration's runs that may still be out when the finalists are chosen."""
 RACE_SHARE = 0.3
 """Last share of exploration in which the leaders are run again before anything new is tried."""
+UNCONFIRMED_RACE_SHARE = 0.15
+"""The same where nothing is confirmed afterwards, and the runs found most."""
 RACE = (2, 2, 1, 1, 1)
 """Further runs of the first, the second … of the leaders before the finalists are chosen, times `replicate_ties`."""
 
@@ -366,17 +368,32 @@ class _Planner:
         due = further and leader is not None and repeat_due(self.landscape, choice.expected_improvement)
         if due and leader and self._repeat(leader, "the best so far, on too few runs to be sure of"):
             return True
-        worth = worth_trying(self.landscape, choice, self.study.objective.min_effect)
-        if not worth or not self._try(choice, Phase.REFINE):
+        if not worth_trying(self.landscape, choice, self.study.objective.min_effect):
+            if self.history.expecting or self.spare:
+                # An idea that is being thought of is worth more than what nothing is expected of; and where there is
+                # nothing to confirm, the night may as well be over.
+                return False
+            if further and self._repeat_contender():
+                return True
+            # The surrogate may be wrong, and the runs are there to be used: next to the best it is wrong most often.
+            choice = chooser.nearest() or choice
+        if not self._try(choice, Phase.REFINE):
             return False
         chooser.take(choice)
         return True
+
+    def _repeat_contender(self) -> bool:
+        """A further seed for those that may be the best."""
+        cells = (self.evidence.cell(self.lattice.changed(point)) for point in self.landscape.leaders(len(RACE)))
+        few = [cell for cell in cells if cell and len(cell.trials) < MOST_REPEATS]
+        return any(self._repeat(cell, "is its lead more than luck?") for cell in few)
 
     def _race(self) -> bool:
         """The end of exploration: a further seed for those that may be the best, so that luck picks no finalist."""
         left = self._left - len(self.proposals)
         found = sum(trial.phase in EXPLORED for trial in self.history.trials) + len(self.proposals)
-        if not self.study.search.confirm or left > RACE_SHARE * (left + found):
+        share = RACE_SHARE if self.study.search.confirm else UNCONFIRMED_RACE_SHARE
+        if left > share * (left + found):
             return False
         for place, point in enumerate(self.landscape.leaders(len(RACE))):
             cell = self.evidence.cell(self.lattice.changed(point))
@@ -456,10 +473,13 @@ class _Planner:
         return needs_no_first_look(self.study, self._total_runs)
 
     def _predicted_cell(self) -> Cell | None:
-        """The incumbent: what its neighbours tell of it counts, so that luck with a single run does not choose."""
+        """The incumbent: what its neighbours tell of it counts, so that luck with a single run does not choose.
+
+        Without the changes that gain it nothing.
+        """
         if not self.landscape.measured:
             return None
-        changed = self.lattice.changed(self.landscape.incumbent)
+        changed = self.lattice.changed(self.landscape.simplest(self.study.objective.min_effect))
         return self.evidence.cell(changed) if changed else None
 
     def _settle(self, runs: int) -> None:

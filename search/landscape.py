@@ -26,6 +26,8 @@ MOST_FITTED = 80
 MOST_CONDITIONED = 400
 CLOSE_DEVIATIONS = 2.0
 """Deviations of the difference by which a point may be behind and still be the best."""
+ALIKE_DEVIATIONS = 0.5
+"""Deviations of the difference up to which two configurations are as good as each other."""
 UNKNOWN_NOISE = (0.05, 1.0)
 """Prior of a run's variance, of standardised values, and its log-deviation where no configuration was repeated."""
 KNOWN_NOISE_LOG_SD = 0.5
@@ -185,10 +187,10 @@ class Landscape:
         means, _ = self.surrogate.predict(self.positions(sound))
         return sorted(zip(means.tolist(), sound, strict=True), key=lambda entry: entry[0])
 
-    def expected(self) -> list[float]:
-        """Expected value of each of `measured`, standardised, lower is better."""
-        means, _ = self.surrogate.predict(self.positions([seen.point for seen in self.measured]))
-        return [float(mean) for mean in means]
+    def bounds(self, caution: float) -> list[float]:
+        """What each of `measured` may be at worst: so many deviations above its expected value, standardised."""
+        means, deviations = self.surrogate.predict(self.positions([seen.point for seen in self.measured]))
+        return [float(bound) for bound in means + caution * deviations]
 
     @property
     def incumbent(self) -> Point:
@@ -199,6 +201,24 @@ class Landscape:
     def best(self) -> float:
         """Expected value of the incumbent, standardised."""
         return self._expected[0][0]
+
+    def simplest(self, least_gain: float) -> Point:
+        """The incumbent, or what is as good with part of its changes: nobody should keep a change that does nothing.
+
+        As good: behind by no more than `least_gain`, in the metric's unit, or half a deviation of the difference.
+        """
+        best, base = self.incumbent, self.lattice.baseline
+        if best == base:
+            return best
+        parts = [
+            point
+            for _, point in self._expected
+            if point != base and all(at in (whole, own) for at, whole, own in zip(point, best, base, strict=True))
+        ]
+        means, deviations = self.surrogate.predict(self.positions(parts))
+        close = np.maximum(least_gain / self.scale.unit, ALIKE_DEVIATIONS * np.hypot(deviations, deviations[0]))
+        alike = [point for point, near in zip(parts, means - means[0] <= close, strict=True) if near]
+        return min(alike, key=lambda point: sum(at != own for at, own in zip(point, base, strict=True)))
 
     def leaders(self, most: int) -> list[Point]:
         """The points that may be the best of those that were run, at most `most`, the most promising first."""

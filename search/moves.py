@@ -8,9 +8,9 @@ from itertools import combinations
 import numpy as np
 
 from nightlab.search.landscape import Landscape
-from nightlab.search.lattice import Lattice, Point
+from nightlab.search.lattice import Axis, Lattice, Point
 
-__all__ = ["cliffs", "joint_moves", "jumps", "single_moves"]
+__all__ = ["cliffs", "is_near", "joint_moves", "jumps", "single_moves"]
 
 FARTHEST = 3
 """Levels by which a move of one ordered factor may go at most: far jumps in a learning rate diverge."""
@@ -46,14 +46,30 @@ def _near(lattice: Lattice, centre: Point, index: int) -> list[int]:
 
 
 def jumps(lattice: Lattice, centre: Point, random: np.random.Generator) -> Iterator[Point]:
-    """Configurations that differ from `centre` in two to four factors anyhow, and some from anywhere."""
-    sizes = [len(axis.settings) for axis in lattice.axes]
+    """Configurations that differ from `centre` in two to four factors, and in any number; ordered ones within reach.
+
+    The far corners of a space are the least known and seldom worth a run.
+    """
+    spans = [_span(axis, at) for axis, at in zip(lattice.axes, centre, strict=True)]
     for _ in range(JUMPS):
-        count = min(len(sizes), int(random.integers(2, 5)))
-        chosen = random.choice(len(sizes), size=count, replace=False)
-        yield lattice.moved(centre, *((int(axis), int(random.integers(sizes[axis]))) for axis in chosen))
+        count = min(len(spans), int(random.integers(2, 5)))
+        chosen = random.choice(len(spans), size=count, replace=False)
+        yield lattice.moved(centre, *((int(axis), int(random.integers(*spans[axis]))) for axis in chosen))
     for _ in range(JUMPS):
-        yield lattice.canonical(tuple(int(random.integers(size)) for size in sizes))
+        yield lattice.canonical(tuple(int(random.integers(*span)) for span in spans))
+
+
+def _span(axis: Axis, at: int) -> tuple[int, int]:
+    """Positions within reach of `at`, the first and the one behind the last."""
+    size = len(axis.settings)
+    return (max(0, at - FARTHEST), min(size, at + FARTHEST + 1)) if axis.factor.ordered else (0, size)
+
+
+def is_near(lattice: Lattice, point: Point, centre: Point) -> bool:
+    """Whether `point` differs from `centre` in one or two factors, ordered ones by one level."""
+    moved = [index for index in range(len(point)) if point[index] != centre[index]]
+    ordered = [index for index in moved if lattice.axes[index].factor.ordered]
+    return 0 < len(moved) <= 2 and all(abs(point[index] - centre[index]) == 1 for index in ordered)
 
 
 def cliffs(landscape: Landscape) -> list[tuple[int, int, int]]:

@@ -7,7 +7,7 @@ seen, so that they rule the first choices and wash out. Runs in flight count as 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -15,9 +15,9 @@ import numpy as np
 
 from nightlab.search.landscape import Landscape
 from nightlab.search.lattice import Lattice, Point
-from nightlab.search.moves import MOST_PAIRS, beyond, cliffs, joint_moves, jumps, single_moves
+from nightlab.search.moves import MOST_PAIRS, beyond, cliffs, is_near, joint_moves, jumps, single_moves
 
-__all__ = ["Choice", "Chooser", "recipe", "repeat_due", "trust", "worth_trying"]
+__all__ = ["MOST_REPEATS", "Choice", "Chooser", "recipe", "repeat_due", "trust", "worth_trying"]
 
 PRIOR_WEIGHT = 4.0
 """πBO's β: how much ln of the prior odds counts at the first value."""
@@ -78,14 +78,22 @@ class Chooser:
 
     def best(self, only: Iterable[tuple[int, int]] = ()) -> Choice | None:
         """The best of those not taken; `only`: of those that hold one of these levels, where there are any."""
-        size = len(self._candidates)
-        if not np.isfinite(self._prior).any():
+        levels = frozenset(only)
+        held = self._best_of(lambda point: any(point[axis] == at for axis, at in levels)) if levels else None
+        return held or self._best_of(lambda _: True)
+
+    def nearest(self) -> Choice | None:
+        """The best of the incumbent's neighbours that are not taken, by one level of one or two factors."""
+        lattice, centre = self._landscape.lattice, self._landscape.incumbent
+        return self._best_of(lambda point: is_near(lattice, point, centre))
+
+    def _best_of(self, fits: Callable[[Point], bool]) -> Choice | None:
+        fitting = np.array([fits(point) for point in self._candidates], dtype=bool) & np.isfinite(self._prior)
+        if not fitting.any():
             return None
+        size = len(self._candidates)
         improvements = self._landscape.log_improvement(self._fantasy.means[:size], self._fantasy.deviations[:size])
-        scores = improvements + self._prior
-        if levels := frozenset(only):
-            holds = np.array([any(point[axis] == at for axis, at in levels) for point in self._candidates])
-            scores = np.where(holds, scores, -math.inf) if np.isfinite(scores[holds]).any() else scores
+        scores = np.where(fitting, improvements + self._prior, -math.inf)
         # Rounded: of equals the first, in whatever order the runs in flight were added.
         at = int(np.argmax(np.round(scores, 9)))
         unit = self._landscape.scale.unit * math.exp(min(50.0, float(improvements[at])))

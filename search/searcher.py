@@ -34,8 +34,9 @@ from nightlab.search.space import configuration_key
 
 __all__ = ["Best", "Searcher", "Suggestion"]
 
-TIED_DEVIATIONS = 1.0
-"""Standard errors within which configurations count as equal and the surrogate says which is best."""
+CAUTION = 0.75
+"""Deviations of the surrogate by which a configuration is taken to be worse than expected: of two that look alike the
+one that is known better."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ class Searcher:
         return out[0]
 
     def best(self) -> Best:
-        """The configuration to use: a confirmed one first, else the best mean; the surrogate decides among equals.
+        """The configuration to use: a confirmed one, else the one that is good even if the surrogate errs a little.
 
         Raises ValueError before any run was told of.
         """
@@ -193,21 +194,15 @@ class Searcher:
         if not sound:
             raise ValueError("no run has a value yet: ask, run, tell")
         kept = {number for number, verdict in self.verdicts().items() if verdict.kind == "keep"}
-        sound = [cell for cell in sound if cell.number in kept] or sound
+        is_kept = any(cell.number in kept for cell in sound)
+        sound = [cell for cell in sound if cell.number in kept or not is_kept]
         means = {cell.number: sign * sum(cell.values) / len(cell.values) for cell in sound}
         first = min(sound, key=lambda cell: means[cell.number])
-        if not self._factors:
+        if is_kept or not self._factors:
             return Best(first.number, dict(first.parameters), sign * means[first.number], len(first.values))
         landscape = Landscape.of(Lattice.of(self._study, self._factors, self._forbidden), evidence)
-        tied = [
-            cell
-            for cell in sound
-            if means[cell.number] - means[first.number]
-            <= TIED_DEVIATIONS * landscape.run_noise * math.sqrt(1 / len(cell.values) + 1 / len(first.values))
-        ]
-        expected = {seen.point: value for value, seen in zip(landscape.expected(), landscape.measured, strict=True)}
-        points = {cell.number: landscape.lattice.point_of(cell.parameters) for cell in tied}
-        chosen = min(tied, key=lambda cell: _expected(expected, points[cell.number]))
+        points = {seen.point: bound for bound, seen in zip(landscape.bounds(CAUTION), landscape.measured, strict=True)}
+        chosen = min(sound, key=lambda cell: _bound(points, landscape.lattice.point_of(cell.parameters)))
         return Best(chosen.number, dict(chosen.parameters), sign * means[chosen.number], len(chosen.values))
 
     def verdicts(self) -> dict[int, Verdict]:
@@ -224,8 +219,8 @@ class Searcher:
         return not waiting and not propose(self._study, self.history, self._seed)
 
 
-def _expected(expected: Mapping[tuple[int, ...], float], point: tuple[int, ...] | None) -> float:
-    return math.inf if point is None else expected.get(point, math.inf)
+def _bound(bounds: Mapping[tuple[int, ...], float], point: tuple[int, ...] | None) -> float:
+    return math.inf if point is None else bounds.get(point, math.inf)
 
 
 def _study(

@@ -1,8 +1,9 @@
 """A Gaussian process over levels: what is known of the objective between the configurations that were run.
 
 The kernel is a weighted sum of an additive part (one term an axis, one a group of related axes) and of the product over
-all axes: Matérn 5/2 on the distance of ordered levels, exponential on whether categorical ones differ. Length-scales,
-noise, amplitude and the weight of the two parts are the posterior mode under weak log-normal priors.
+all axes: Matérn 5/2 on the distance of ordered levels, exponential on whether categorical ones differ; besides, what is
+each configuration's own. Length-scales, noise, roughness, amplitude and the weight of the two parts are the posterior
+mode under weak log-normal priors.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ JITTER = 1e-8
 LENGTH_SD = 0.8
 AMPLITUDE_SD = 0.7
 ADDITIVE_LOGIT = 0.5
+ROUGHNESS, ROUGHNESS_LOG_SD = 0.01, 1.0
+"""Prior of the variance that is a configuration's own. Without it a smooth process takes for noise what a table or a
+training run is rough by, and believes neighbours more than the repeats of the configuration itself."""
 MOST_STEPS = 40
 
 
@@ -116,11 +120,18 @@ class Hyperparameters:
     amplitude: float
     additive: float
     """Weight of the additive part, 0 to 1."""
+    roughness: float
+    """Variance of what is a configuration's own: no neighbour tells of it, and no further seed makes it less."""
 
     @classmethod
     def of(cls, theta: Array) -> Hyperparameters:
-        noise, amplitude, logit = theta[-3:]
-        return cls(np.exp(theta[:-3]), math.exp(noise), math.exp(amplitude), float(expit(logit)))
+        roughness, noise, amplitude, logit = theta[-4:]
+        return cls(np.exp(theta[:-4]), math.exp(noise), math.exp(amplitude), float(expit(logit)), math.exp(roughness))
+
+    @property
+    def variance(self) -> float:
+        """Of a configuration's noise-free value before anything was seen."""
+        return self.amplitude + self.roughness
 
 
 @dataclass(frozen=True)
@@ -142,7 +153,7 @@ class Surrogate:
         """Mean and standard deviation at `(n, axes)` level positions."""
         cross = _kernel(self.geometry, self.hyperparameters, points, self.points)
         spread = solve_triangular(self.factor, cross.T, lower=True)
-        variance = self.hyperparameters.amplitude - (spread**2).sum(axis=0)
+        variance = self.hyperparameters.variance - (spread**2).sum(axis=0)
         return cross @ self.weights, np.sqrt(np.maximum(variance, 1e-10))
 
 
@@ -158,7 +169,7 @@ class Fantasy:
         cross = _kernel(surrogate.geometry, surrogate.hyperparameters, points, surrogate.points)
         self._rows: Array = solve_triangular(surrogate.factor, cross.T, lower=True)
         self._used = len(self._rows)
-        self._variance = surrogate.hyperparameters.amplitude - (self._rows**2).sum(axis=0)
+        self._variance = surrogate.hyperparameters.variance - (self._rows**2).sum(axis=0)
         self.means: Array = cross @ surrogate.weights
 
     @property
@@ -202,7 +213,9 @@ def _kernel(geometry: Geometry, found: Hyperparameters, one: Array, other: Array
         if component < geometry.axes:
             product *= kernel
     mixed = found.additive * (total / geometry.components) + (1 - found.additive) * product
-    return np.asarray(found.amplitude * mixed, dtype=float)
+    _, rows = np.unique(both, axis=0, return_inverse=True)
+    same = rows[: len(one), None] == rows[None, len(one) :]
+    return np.asarray(found.amplitude * mixed + found.roughness * same, dtype=float)
 
 
 def condition(
@@ -227,8 +240,9 @@ def fit(
     `points` (n, axes) level positions, `values` (n,) standardised means, `runs` (n,) how many runs each is the mean of,
     `doubts` (n,) variance of each besides the noise.
     """
-    centre = np.array([*np.log(geometry.expected_lengths), math.log(noise[0]), 0.0, ADDITIVE_LOGIT])
-    widths = np.array([*(LENGTH_SD for _ in geometry.expected_lengths), noise[1], AMPLITUDE_SD, 1.0])
+    lengths = np.log(geometry.expected_lengths)
+    centre = np.array([*lengths, math.log(ROUGHNESS), math.log(noise[0]), 0.0, ADDITIVE_LOGIT])
+    widths = np.array([*(LENGTH_SD for _ in lengths), ROUGHNESS_LOG_SD, noise[1], AMPLITUDE_SD, 1.0])
     distances = geometry.distances(points, points)
     bounds = [*((c - 3, c + 3) for c in centre[:-3]), (math.log(1e-5), math.log(2.0)), (-3.0, 3.0), (-4.0, 4.0)]
     start = np.clip(centre, [low for low, _ in bounds], [high for _, high in bounds])
@@ -249,7 +263,8 @@ def _negative_likelihood(
     kernel, slope = _components(geometry, distances, found.lengths)
     additive, product = kernel.mean(axis=0), kernel[:axes].prod(axis=0)
     mixed = found.additive * additive + (1 - found.additive) * product
-    total = found.amplitude * mixed
+    same = (distances[:axes] == 0).all(axis=0)
+    total = found.amplitude * mixed + found.roughness * same
     total[np.diag_indices(len(values))] += found.noise / runs + doubts + JITTER
     factor = np.linalg.cholesky(total)
     inverse = cho_solve((factor, True), np.eye(len(values)))
@@ -259,8 +274,9 @@ def _negative_likelihood(
     by_length = found.additive / len(kernel) * np.einsum("kij,ij->k", slope, scaled)
     rest = np.einsum("kij,ij->k", slope[:axes] / np.maximum(kernel[:axes], 1e-300), product * scaled)
     by_length[:axes] += (1 - found.additive) * rest
+    by_roughness = float((outer * same).sum()) * found.roughness
     by_noise = float((np.diag(outer) * found.noise / runs).sum())
     by_amplitude = float((scaled * mixed).sum())
     by_weight = float((scaled * (additive - product)).sum()) * found.additive * (1 - found.additive)
     likelihood = 0.5 * float(values @ weights) + float(np.log(np.diag(factor)).sum())
-    return likelihood, np.array([*by_length, by_noise, by_amplitude, by_weight])
+    return likelihood, np.array([*by_length, by_roughness, by_noise, by_amplitude, by_weight])

@@ -6,7 +6,7 @@ import numpy as np
 
 from nightlab.configs.study import Scalar
 from nightlab.search.lattice import Point
-from nightlab.search.moves import FARTHEST, FARTHEST_IN_PAIR, beyond, cliffs, joint_moves, jumps, single_moves
+from nightlab.search.moves import FARTHEST, FARTHEST_IN_PAIR, beyond, cliffs, is_near, joint_moves, jumps, single_moves
 from tests.search.landscapes import Told, choose, landscape_of
 
 LATTICE = landscape_of([({}, 1.0)]).lattice
@@ -50,6 +50,23 @@ def test_jumps_stay_on_the_lattice_and_are_the_same_for_the_same_draws() -> None
     assert drawn[0] == drawn[1]
     assert all(0 <= at < size for point in drawn[0] for at, size in zip(point, SIZES, strict=True))
     assert max(len(apart(point, LATTICE.baseline)) for point in drawn[0]) > 2
+
+
+def test_no_jump_leads_into_a_far_corner() -> None:
+    lr = axis_of("lr")
+    corner = LATTICE.moved(LATTICE.baseline, (lr, 0))
+    reached = {point[lr] for point in jumps(LATTICE, corner, np.random.default_rng(3))}
+    assert reached == set(range(FARTHEST + 1)) and SIZES[lr] > FARTHEST + 1
+
+
+def test_near_is_one_level_of_one_or_two_factors() -> None:
+    base, lr, act, ema = LATTICE.baseline, axis_of("lr"), axis_of("act"), axis_of("ema")
+    up, far = (lr, base[lr] + 1), (lr, base[lr] + 2)
+    other, on = (act, (base[act] + 2) % 3), (ema, 1 - base[ema])
+    near = [LATTICE.moved(base, *moves) for moves in ([up], [other], [up, on], [other, on])]
+    away = [base, *(LATTICE.moved(base, *moves) for moves in ([far], [far, on], [up, other, on]))]
+    assert all(is_near(LATTICE, point, base) for point in near)
+    assert not any(is_near(LATTICE, point, base) for point in away)
 
 
 def proposed(told: list[Told]) -> list[dict[str, Scalar]]:

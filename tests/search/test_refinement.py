@@ -8,6 +8,8 @@ import pytest
 
 from nightlab.configs.study import Scalar
 from nightlab.search.history import RankedFactor
+from nightlab.search.lattice import Point
+from nightlab.search.moves import is_near
 from nightlab.search.refinement import Choice, Chooser, recipe, repeat_due, trust, worth_trying
 from tests.search.landscapes import RANKED, Told, choose, landscape_of
 
@@ -98,7 +100,7 @@ def test_what_is_in_flight_turns_the_choice_elsewhere() -> None:
     ahead = choose(landscape, [], 2, 0, alone=False)
     rest = choose(landscape, [ahead[0].point], 1, 0, alone=False)
     assert [choice.point for choice in rest] == [ahead[1].point], "as when both are chosen at once"
-    assert ahead[1].expected_improvement <= ahead[0].expected_improvement * 1.001
+    assert ahead[1].expected_improvement <= ahead[0].expected_improvement * 1.05, "the order counts a little, too"
 
 
 def test_moves_of_given_axes_only() -> None:
@@ -120,6 +122,27 @@ def test_where_many_are_in_flight_a_promising_one_is_still_found() -> None:
     few = Chooser(landscape, flying, 0, alone=False).best()
     many = Chooser(landscape, flying, 0, alone=False, most=100).best()
     assert few and many and few.point == many.point
+
+
+def test_of_the_neighbours_the_best_until_none_is_left() -> None:
+    landscape = landscape_of(BASELINE)
+    chooser, lattice = Chooser(landscape, [], 0, alone=False), landscape.lattice
+    found = []
+    while choice := chooser.nearest():
+        chooser.take(choice)
+        found.append(choice.point)
+    assert len(found) == len(set(found)) > 10
+    assert all(is_near(lattice, point, lattice.baseline) for point in found)
+    assert not any(choice in found for choice in left_to(chooser))
+
+
+def left_to(chooser: Chooser) -> list[Point]:
+    """What is left."""
+    left = []
+    while choice := chooser.best():
+        chooser.take(choice)
+        left.append(choice.point)
+    return left
 
 
 def test_what_is_forbidden_is_never_chosen() -> None:

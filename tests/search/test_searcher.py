@@ -22,6 +22,7 @@ SPACE = {
     "schedule": Factor.model_validate({"settings": {"warm": {"warmup": 100, "decay": 0.1}}}),
 }
 BASELINE: dict[str, Scalar] = {"lr": 1e-3, "depth": 4, "act": "relu", "ema": False, "warmup": 0, "decay": 0.0}
+ONE_BASELINE = SearchSettings(confirm=False, baseline_replicates=1)
 
 
 def loss(parameters: Mapping[str, Scalar]) -> float:
@@ -74,6 +75,15 @@ def test_the_budget_is_kept_and_no_run_repeated() -> None:
     assert len(made) <= 25
     assert len({(one.number, one.seed) for one in made}) == len(made)
     assert searcher.should_stop() and searcher.ask() == []
+
+
+def test_the_whole_budget_is_used_while_anything_is_untried() -> None:
+    """Where the surrogate expects nothing it may be wrong: leaders are repeated, then their neighbours tried."""
+    searcher = Searcher(SPACE, BASELINE, budget=60, settings=ONE_BASELINE)
+    made = run(searcher, lambda parameters: 5.0 + (parameters["act"] != "relu"))
+    assert len(made) == 60 and searcher.should_stop()
+    small = Searcher({"ema": Factor(levels=[True])}, BASELINE, budget=60, settings=ONE_BASELINE)
+    assert len(run(small)) < 20 and small.should_stop(), "nothing else is there"
 
 
 def test_as_many_are_out_as_there_are_slots() -> None:

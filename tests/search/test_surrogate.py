@@ -42,7 +42,7 @@ def test_the_gradient_is_that_of_the_likelihood(geometry: Geometry, seed: int) -
     points = scattered(geometry, 9, seed)
     values, runs = random.normal(size=9), random.integers(1, 4, size=9).astype(float)
     distances = geometry.distances(points, points)
-    theta = np.concatenate([random.normal(0.3, 0.5, size=len(geometry.expected_lengths)), random.normal(-1, 0.5, 3)])
+    theta = np.concatenate([random.normal(0.3, 0.5, size=len(geometry.expected_lengths)), random.normal(-1, 0.5, 4)])
     _, gradient = _negative_likelihood(geometry, distances, values, runs, theta)
     step = 1e-5
     for place in range(len(theta)):
@@ -74,12 +74,24 @@ def test_what_was_seen_is_less_uncertain_than_what_is_far_from_it() -> None:
 
 def test_more_runs_at_a_point_pull_its_mean_and_shrink_its_doubt() -> None:
     geometry = Geometry(ordered=(False,), levels=(2,))
-    noisy = Hyperparameters(lengths=np.array([2.0]), noise=0.5, amplitude=1.0, additive=0.5)
+    noisy = Hyperparameters(lengths=np.array([2.0]), noise=0.5, amplitude=1.0, additive=0.5, roughness=0.01)
     points, values = np.array([[0.0], [1.0]]), np.array([0.0, 1.0])
     once = condition(geometry, noisy, points, values, np.array([1.0, 1.0])).predict(points)
     often = condition(geometry, noisy, points, values, np.array([1.0, 20.0])).predict(points)
     assert once[0][1] < often[0][1] < 1.0
     assert often[1][1] < once[1][1]
+
+
+def test_a_rough_spot_is_believed_when_it_was_repeated() -> None:
+    """A smooth process would call it noise, however often it is run."""
+    geometry = Geometry(ordered=(True,), levels=(9,))
+    points, values = np.arange(9.0)[:, None], 0.3 * np.arange(9.0) - 1.2
+    values[6] = -1.6
+    runs = np.where(np.arange(9) == 6, 6.0, 1.0)
+    found = fit(geometry, points, values, runs, (0.01, 0.5))
+    means, deviations = condition(geometry, found, points, values, runs).predict(points)
+    assert means.argmin() == 6 and means[6] == pytest.approx(-1.6, abs=0.1)
+    assert deviations[6] < deviations[5], "more runs tell more of it"
 
 
 def test_related_axes_learn_from_each_other() -> None:
