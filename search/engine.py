@@ -51,8 +51,8 @@ LATE_SHARE = 0.02
 """Share of exploration's runs that may still be out when the finalists are chosen."""
 RACE_SHARE = 0.3
 """Last share of exploration in which the leaders are run again before anything new is tried."""
-UNCONFIRMED_RACE_SHARE = 0.15
-"""The same where nothing is confirmed afterwards, and the runs found most."""
+UNCONFIRMED_RACE_SHARE, FEWEST_RACE_RUNS = 0.15, 2
+"""The same where nothing is confirmed afterwards; of a few runs none is to spare for it."""
 RACE = (2, 2, 1, 1, 1)
 """Further runs of the first, the second … of the leaders before the finalists are chosen, times `replicate_ties`."""
 
@@ -392,8 +392,9 @@ class _Planner:
         """The end of exploration: a further seed for those that may be the best, so that luck picks no finalist."""
         left = self._left - len(self.proposals)
         found = sum(trial.phase in EXPLORED for trial in self.history.trials) + len(self.proposals)
-        share = RACE_SHARE if self.study.search.confirm else UNCONFIRMED_RACE_SHARE
-        if left > share * (left + found):
+        confirms = self.study.search.confirm
+        runs = (RACE_SHARE if confirms else UNCONFIRMED_RACE_SHARE) * (left + found)
+        if left > runs or (runs < FEWEST_RACE_RUNS and not confirms):
             return False
         for place, point in enumerate(self.landscape.leaders(len(RACE))):
             cell = self.evidence.cell(self.lattice.changed(point))
