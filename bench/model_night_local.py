@@ -147,9 +147,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         dead = night(folder / "dies", given.env, model, dies=True)
     text = f"""# Nights with a small real model
 
-`make model-night-local`, on {platform.system()}, {os.cpu_count()} cores: {model.name}
-behind llama.cpp, one thread, beside two slots that train a small script for a few seconds a run. Answers are cut at
-{LONGEST_ANSWER} tokens, prompts bounded at {LONGEST_PROMPT:,}, an answer may take 5 minutes, a night 8.
+{time.strftime("%Y-%m-%d")}, `make model-night-local`, on {platform.system()}, {os.cpu_count()} cores
+at a load of {os.getloadavg()[0]:.0f}: {model.name} behind llama.cpp, one thread, beside two slots that train a small
+script for a few seconds a run. Answers are cut at {LONGEST_ANSWER} tokens, prompts bounded at {LONGEST_PROMPT:,}, an
+answer may take 5 minutes, a night 8.
 
 ## To the end
 

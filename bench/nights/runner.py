@@ -11,7 +11,11 @@ import argparse
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 HERE = Path(__file__).parent
 BASE = {"llamafactory": "tiny", "trl": "tiny"}
@@ -19,8 +23,11 @@ BASE = {"llamafactory": "tiny", "trl": "tiny"}
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "model", "*.pyc")
 
 
-def make(night: str, folder: Path, python: Path) -> list[Path]:
-    """The night's repository in `folder`, prepared and committed; its study files. Goes on with one that stands."""
+def make(night: str, folder: Path, python: Path, changes: Mapping[str, Any] | None = None) -> list[Path]:
+    """The night's repository in `folder`, prepared and committed; its study files. Goes on with one that stands.
+
+    `changes` replace whole sections of each study.
+    """
     studies = [folder / path.name for path in sorted((HERE / night).glob("study*.yaml"), key=lambda p: p.stem)]
     if (folder / ".git").exists():
         return studies
@@ -30,6 +37,8 @@ def make(night: str, folder: Path, python: Path) -> list[Path]:
     for study in studies:
         text = study.read_text(encoding="utf-8").replace("{env}", str(python)).replace("{here}", str(folder))
         text = text.replace("{bin}", str(python.parent))
+        if changes:
+            text = yaml.safe_dump(yaml.safe_load(text) | changes, sort_keys=False)
         study.write_text(text, encoding="utf-8")
     for script in ("make_data.py", "prepare_model.py"):
         if (folder / script).is_file():

@@ -36,6 +36,8 @@ HOPELESS_LOSS = HOPELESS_GRADIENT = 1000.0
 COLLAPSED_LOSS = 6.0
 """Nats a token: a guess among 400; no model that knew more when it began may end there."""
 FEWEST_COLLAPSED_POINTS, FELL = 5, 0.9
+STILL = 1e-4
+"""Share by which the losses of different batches differ at most where the model no longer looks at them."""
 
 
 @dataclass
@@ -150,7 +152,8 @@ def sickness(
 
     It has diverged when its loss ends at `factor` times where it began and above its whole first fifth, by more than
     `SMALLEST_RISE`, while no evaluation says otherwise. A language model's has also where it never fell and levels out
-    above `COLLAPSED_LOSS`. None for `factor` or False for `non_finite`: not looked at.
+    above `COLLAPSED_LOSS`, or stands still with gradients of 0. None for `factor` or False for `non_finite`: not looked
+    at.
     """
     if not course.losses:
         return None
@@ -158,7 +161,7 @@ def sickness(
         return found
     if factor is None or course.is_rewarded:
         return None
-    if is_language_model and (found := _hopeless(course) or _collapsed(course)):
+    if is_language_model and (found := _hopeless(course) or _dead(course) or _collapsed(course)):
         return found
     return _diverged(course, factor)
 
@@ -180,6 +183,19 @@ def _hopeless(course: Course) -> Sickness | None:
     if gradient is None or min(loss, gradient) < HOPELESS_LOSS or loss < course.losses[0]:
         return None
     text = f"the loss ended at {loss:.4g} and its gradients at {gradient:.4g}; a model that knows nothing has about 12"
+    return Sickness(DIVERGED, text, "loss_diverge")
+
+
+def _dead(course: Course) -> Sickness | None:
+    """Of a trainer's language model: the same loss for every batch, and no gradient that could change it."""
+    losses = [loss for loss, gradient in course.last if gradient == 0]
+    if not course.from_trainer or len(losses) < LAST or not all(map(math.isfinite, losses)):
+        return None
+    if min(losses) < SMALLEST_RISE or max(losses) - min(losses) > STILL * max(losses):
+        return None
+    text = (
+        f"the loss stood still at {losses[-1]:.4g} with gradients of 0: nothing is learnt any more, whatever the batch"
+    )
     return Sickness(DIVERGED, text, "loss_diverge")
 
 

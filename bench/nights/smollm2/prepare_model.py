@@ -23,7 +23,12 @@ def main() -> None:
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=FILE)
     # The converted tokenizer names the wrong token as the end of a turn.
     tokenizer.eos_token = tokenizer.pad_token = "<|im_end|>"  # noqa: S105
-    model = AutoModelForCausalLM.from_pretrained(source, gguf_file=FILE, dtype=torch.float32)
+    loaded = AutoModelForCausalLM.from_pretrained(source, gguf_file=FILE, dtype=torch.float32)
+    # transformers may call weights from such a file quantized, and refuse to save them: a plain model takes them over.
+    if hasattr(loaded.config, "quantization_config"):
+        del loaded.config.quantization_config
+    model = AutoModelForCausalLM.from_config(loaded.config, dtype=torch.float32)
+    model.load_state_dict(loaded.state_dict())
     model.generation_config.eos_token_id = model.generation_config.pad_token_id = tokenizer.eos_token_id
     tokenizer.save_pretrained("model")
     model.save_pretrained("model")

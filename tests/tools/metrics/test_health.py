@@ -188,6 +188,27 @@ def test_a_language_model_that_ends_above_where_it_began_at_the_logarithm_of_its
     assert cause_of(printed(evaluated, tmp_path), is_language_model=True) is None
 
 
+@pytest.mark.parametrize(
+    ("losses", "gradients", "cause"),
+    [
+        # As LLaMA-Factory logged it: LoRA at a learning rate of 50, 444 tokens; it began above where it ended.
+        ([6.781837, 6.203270, 6.095824, 6.095825, 6.095824, 6.095824], [149.9, 0, 0, 0, 0, 0], "diverged"),
+        ([6.781837, 6.203270, 6.095824, 6.095825, 6.095824, 6.095824], [149.9, 0, 0, 1e-3, 0, 0], None),
+        ([4.997, 4.633, 4.239, 3.879, 3.769, 3.626], [0.0] * 6, None),
+        ([0.7, 0.1, 0.0, 0.0, 0.0], [1.0, 0.1, 0, 0, 0], None),
+        ([6.1, 6.1], [0, 0], None),
+    ],
+)
+def test_a_language_model_whose_loss_stands_still_without_gradients_is_dead(
+    tmp_path: Path, losses: list[float], gradients: list[float], cause: str | None
+) -> None:
+    pairs = enumerate(zip(losses, gradients, strict=True))
+    entries = [{"loss": loss, "grad_norm": norm, "epoch": 0.1 * n} for n, (loss, norm) in pairs]
+    files = printed("".join(f"{entry}\n" for entry in entries), tmp_path)
+    assert cause_of(files, is_language_model=True) == cause
+    assert cause_of(files) is None, "other models may have come to rest"
+
+
 @pytest.mark.parametrize("name", ["val loss", "Validation loss", "test loss", "eval: loss", "{'eval': {'loss'"])
 def test_a_held_out_loss_that_rises_is_no_divergence(tmp_path: Path, name: str) -> None:
     epochs = [(0.69 / (n + 1), 0.69 + 0.2 * n) for n in range(12)]
