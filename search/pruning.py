@@ -146,7 +146,7 @@ def should_prune(
         return None
     case = _Case(settings, curve, tuple(peers), -1.0 if maximize else 1.0, min_effect)
     diverged = case.not_finite() or case.gross()
-    if diverged or look == "row":
+    if diverged or look == "row" or case.is_whole:
         return diverged
     return case.clearly_worse() or (case.halved() if look == "first" and settings.mode == "auto" else None)
 
@@ -178,6 +178,11 @@ class _Case:
     @cached_property
     def total_steps(self) -> float | None:
         return max((curve.last_step for curve in self.incumbent), default=None)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has done its last step: its result is all but there, and ending it would save nothing."""
+        return self.total_steps is not None and self.curve.last_step >= self.total_steps
 
     @cached_property
     def start(self) -> float:

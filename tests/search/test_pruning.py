@@ -68,6 +68,15 @@ def test_what_is_clearly_worse_near_the_incumbent_is_ended_from_a_quarter_on() -
     assert 1.0 < pruning.estimate <= pruning.value
 
 
+def test_a_run_that_has_done_its_last_step_is_let_alone() -> None:
+    poor = curve(1, falling(2.5), ended=False)
+    assert asked(poor, replicates()) is None
+    cut = replace(poor, points=poor.points[:-1])
+    assert asked(cut, replicates()) is not None, "one report earlier it is ended"
+    lost = replace(poor, points=(*poor.points[:-2], *((step, math.nan) for step, _ in poor.points[-2:])))
+    assert (found := asked(lost, replicates())) is not None and found.diverged
+
+
 def test_a_run_within_the_noise_or_a_quarter_of_the_gain_goes_on_to_its_end() -> None:
     for end in (1.0, 1.03, 1.2):
         for until in (0.3, 0.5, 0.8, 0.98):
