@@ -8,7 +8,7 @@ from statistics import fmean
 
 from nightlab.configs.study import Scalar, Study
 from nightlab.knowledge.records import Effect, Verdict, VerdictKind
-from nightlab.search.belief import describe, discard_label, judge_all
+from nightlab.search.belief import BEHIND, describe, discard_label, judge_all
 from nightlab.search.contrasts import direct_effect
 from nightlab.search.history import Cell, History, RankedFactor
 from nightlab.search.orthogonal import MainEffect, main_effects
@@ -26,7 +26,8 @@ class FactorEffect:
     factor: str
     level: Scalar | None
     label: str
-    """`confirmed`, `promising`, `without effect`, `no worthwhile gain`, `worse`, `failed`, `unknown`, `not tried`."""
+    """`confirmed`, `promising`, `without effect`, `no worthwhile gain`, `worse`, `clearly behind` (ended early),
+    `failed`, `unknown`, `not tried`."""
     effect: Effect | None = None
     """Against the baseline's level, everything else equal: from configurations that differ in nothing else where that
     is sharper, else from all runs; None where the runs do not determine it."""
@@ -102,7 +103,7 @@ def _level(
     if alone and alone.number in kept:
         label = "confirmed"
     elif not any(cell.values or cell.rejected for cell in cells):
-        label = "failed"
+        label = "failed" if any(cell.failures for cell in cells) else BEHIND
     else:
         label = _label(effect, main, evidence.study.objective.min_effect)
     return FactorEffect(
@@ -144,7 +145,7 @@ def _overall(model: RunModel, factor: RankedFactor, levels: Sequence[FactorEffec
     tried = [level for level in levels if level.effect]
     runs = sum(level.runs for level in levels)
     if not tried:
-        label = "failed" if labels == {"failed"} else "not tried" if labels == {"not tried"} else "unknown"
+        label = labels.pop() if len(labels) == 1 and labels <= {"failed", "not tried", BEHIND} else "unknown"
         return FactorEffect(factor.name, None, label, runs=runs, technique=factor.technique)
     best = max(tried, key=lambda level: level.effect.delta if level.effect else 0.0)
     if better := labels & {"confirmed", "promising"}:

@@ -10,7 +10,10 @@ from nightlab.search.fidelity import low_effect
 from nightlab.search.history import Cell, History, Trial, cells_of
 from nightlab.search.looks import early_look, last_look, most_seeds, standing
 
-__all__ = ["describe", "discard_label", "estimate_effect", "judge", "judge_all", "paired_effect"]
+__all__ = ["BEHIND", "describe", "discard_label", "estimate_effect", "judge", "judge_all", "paired_effect"]
+
+BEHIND = "clearly behind"
+"""Label of what was ended before its time."""
 
 
 def judge_all(study: Study, history: History) -> dict[int, Verdict]:
@@ -63,7 +66,7 @@ def _without_value(cell: Cell, ended: list[Trial]) -> Verdict | None:
         return _verdict(cell, VerdictKind.REJECTED, basis, "rejected", "review rejected a run of it: see its audit")
     if not cell.values and any(trial.state == "pruned" for trial in ended):
         reason = "ended before its time: it had fallen clearly behind"
-        return _verdict(cell, VerdictKind.PRUNED, basis, "clearly behind", reason)
+        return _verdict(cell, VerdictKind.PRUNED, basis, BEHIND, reason)
     if not cell.values:
         runs = "its run" if len(ended) == 1 else f"all {len(ended)} runs"
         return _verdict(cell, VerdictKind.FAILED, basis, "failed", f"{runs} failed: no value to compare")

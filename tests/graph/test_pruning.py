@@ -101,6 +101,7 @@ def test_a_hopeless_run_is_ended_for_real_and_the_night_goes_on(tmp_path: Path) 
     report = locate(load_study(file)).paths.final_report_md.read_text()
     assert "pruned at step 9 of 20" in report
     assert "1 run ended early for being clearly behind" in report
+    assert "- Clearly behind: `color`" in report, "it did not fail"
 
 
 def test_with_pruning_off_the_same_run_goes_on_to_its_end(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ INFLUENCES: dict[str, Influence] = {
     "without effect": "no effect",
     "no worthwhile gain": "no effect",
     "worse": "hurt",
+    "clearly behind": "hurt",
     "questioned by review": "unknown",
     "unknown": "unknown",
 }
