@@ -181,7 +181,7 @@ def test_a_study_that_has_not_begun(words: list[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["show", "99"], "study.yaml: has no experiment 99 (they go from 00 to 0"),
+        (["show", "99"], "study.yaml: has no experiment 99 (they go from 00 to "),
         (["logs", "99"], "study.yaml: has no experiment 99"),
         (["diff", "99"], "study.yaml: has no experiment 99"),
         (["logs", "1", "--seed", "77"], "experiment 01 has no run with seed 77 (it ran with 0"),
