@@ -236,13 +236,8 @@ class Landscape:
         """ln of the expected improvement on the incumbent, all standardised."""
         return _log_expected_improvement((self.best - means) / deviations) + np.log(deviations)
 
-    def gain(self, point: Point) -> tuple[float, float]:
-        """Expected improvement of a point's value over the incumbent's and its deviation, in the metric's unit."""
-        gains, deviations = self.gains([point])
-        return float(gains[0]), float(deviations[0])
-
     def gains(self, points: list[Point]) -> tuple[Array, Array]:
-        """The same of each of `points`."""
+        """Expected improvement of each point's value over the incumbent's and its deviation, in the metric's unit."""
         means, deviations = self.surrogate.predict(self.positions(points))
         return (self.best - means) * self.scale.unit, deviations * self.scale.unit
 

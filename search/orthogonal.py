@@ -117,17 +117,19 @@ def winners(landscape: Landscape, most: int) -> list[SingleChange]:
     """
     lattice, centre = landscape.lattice, landscape.incumbent
     tried = [{seen.point[axis] for seen in landscape.measured} for axis in range(len(centre))]
+    axes = list(enumerate(lattice.axes))
+    told = _gains(landscape, [(index, at) for index, axis in axes for at in {axis.baseline, *tried[index]}])
     found: list[tuple[float, int, int]] = []
-    for index, axis in enumerate(lattice.axes):
+    for index, axis in axes:
         if axis.factor.requires:
             # What means something only beside another change cannot be switched on its own.
             continue
         if centre[index] != axis.baseline:
-            cost, _ = landscape.gain(lattice.moved(centre, (index, axis.baseline)))
+            cost, _ = told[index, axis.baseline]
             found.append((max(0.0, -cost) + landscape.run_noise, index, centre[index]))
             continue
         others = (at for at in tried[index] if at != axis.baseline)
-        moves = [(*landscape.gain(lattice.moved(centre, (index, at))), at) for at in others]
+        moves = [(*told[index, at], at) for at in others]
         gain, spread, at = max(moves, default=(-1.0, 1.0, 0))
         if gain > -NEAR_MISS * spread:
             found.append((gain, index, at))
@@ -136,17 +138,27 @@ def winners(landscape: Landscape, most: int) -> list[SingleChange]:
     return [change for change in changes if change.changed][:most]
 
 
+def _gains(landscape: Landscape, moves: Sequence[tuple[int, int]]) -> dict[tuple[int, int], tuple[float, float]]:
+    """Expected improvement and its deviation of each move `(axis, position)` of the incumbent, looked up together."""
+    if not moves:
+        return {}
+    points = [landscape.lattice.moved(landscape.incumbent, move) for move in moves]
+    gains, spreads = landscape.gains(points)
+    return dict(zip(moves, zip(gains.tolist(), spreads.tolist(), strict=True), strict=True))
+
+
 def second_levels(landscape: Landscape, changes: Sequence[SingleChange]) -> dict[str, SingleChange]:
     """Factor → another value of it that was tried and may be as good as that of its change; not of every factor."""
-    lattice, centre = landscape.lattice, landscape.incumbent
-    tried = [{seen.point[axis] for seen in landscape.measured} for axis in range(len(centre))]
+    lattice = landscape.lattice
+    tried = [{seen.point[axis] for seen in landscape.measured} for axis in range(len(lattice.axes))]
     places = {axis.factor.name: index for index, axis in enumerate(lattice.axes)}
     found: dict[str, SingleChange] = {}
     for change in changes:
         index = places[change.factor.name]
         axis, held = lattice.axes[index], lattice.point_of({**lattice.study.parameters, **change.changed})
         others = [at for at in tried[index] if at != axis.baseline and held is not None and at != held[index]]
-        moves = [(*landscape.gain(lattice.moved(centre, (index, at))), at) for at in sorted(others)]
+        told = _gains(landscape, [(index, at) for at in sorted(others)])
+        moves = [(*gain, at) for (_, at), gain in told.items()]
         gain, spread, at = max(moves, default=(-1.0, 1.0, 0))
         if gain > -SECOND_DEVIATIONS * spread:
             found[change.factor.name] = single_change(lattice, index, at)
