@@ -102,7 +102,7 @@ def has_remedy(lab: Lab, run: Run) -> bool:
 
 
 def waiting_runs(lab: Lab, steps: Container[str | None] = (NextStep.ASK,)) -> list[Run]:
-    """Failed runs that a person has yet to decide about, each the last attempt at its seed."""
+    """Failed runs with one of these next steps, each the last attempt at its seed."""
     failed = lab.ledger.runs(states=(RunState.FAILED,))
     asking = [run for run in failed if run.next_step in steps]
     return [run for run in asking if _last_attempt(lab, run) == run.attempt]
@@ -121,10 +121,7 @@ def waiting(lab: Lab) -> frozenset[int]:
 
 def retries_due(lab: Lab) -> list[Run]:
     """Failed runs that are to be tried again and have no later attempt."""
-    last: dict[tuple[int, int], Run] = {}
-    for run in lab.ledger.runs():
-        last[run.number, run.seed] = run
-    return [run for run in last.values() if run.state is RunState.FAILED and run.next_step in TO_BE_RETRIED]
+    return waiting_runs(lab, TO_BE_RETRIED)
 
 
 def retry(lab: Lab, run: Run) -> Run:
