@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from nightlab.errors import ConfigError, Fault
 from nightlab.tools.datasets.rows import read_rows
@@ -87,29 +88,34 @@ def dump_file(
     """
     refuse_finished(out)
     are_tokens = is_tokenised(examples)
-    try:
+    with _loading(teacher):
+        config = AutoConfig.from_pretrained(teacher, trust_remote_code=trust_remote_code)
         tokenizer = AutoTokenizer.from_pretrained(teacher, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError) as error:
-        raise ConfigError(Fault(f"{teacher} cannot be loaded: {str(error).splitlines()[0]}", key="teacher")) from error
-    rendered = None
-    if not are_tokens:
-        # Before the model is loaded, which takes long: a template that does not fit is told at once.
-        tokenizer.chat_template = chat_template or tokenizer.chat_template
-        renderer = Renderer(tokenizer, learned, longest, template_args or {})
-        rendered = render_file(examples, out / EXAMPLES, renderer)
-        examples = rendered.file
-    try:
-        model = AutoModelForCausalLM.from_pretrained(teacher, dtype=dtype, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError) as error:
-        raise ConfigError(Fault(f"{teacher} cannot be loaded: {str(error).splitlines()[0]}", key="teacher")) from error
-    place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    model = model.eval().to(place)
     numbers = tokenizer.get_vocab()
-    vocabulary = vocabulary_of(model.config.get_text_config().vocab_size, numbers.values())
+    vocabulary = vocabulary_of(config.get_text_config().vocab_size, numbers.values())
     header = Header(
         fingerprint_of(numbers), vocabulary, min(k, vocabulary), temperatures, precision, Path(teacher).name
     )
+    rendered = None
+    # The folder is claimed before anything is written into it: another process may be at work there.
     with CacheWriter(out, header) as writer:
-        dump(model, read_examples(examples), writer, batch_size=batch_size)
+        if not are_tokens:
+            # Before the model is loaded, which takes long: a template that does not fit is told at once.
+            tokenizer.chat_template = chat_template or tokenizer.chat_template
+            renderer = Renderer(tokenizer, learned, longest, template_args or {})
+            rendered = render_file(examples, out / EXAMPLES, renderer)
+            examples = rendered.file
+        with _loading(teacher):
+            model = AutoModelForCausalLM.from_pretrained(teacher, dtype=dtype, trust_remote_code=trust_remote_code)
+        place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        dump(model.eval().to(place), read_examples(examples), writer, batch_size=batch_size)
         writer.finish()
     return Dumped(writer, rendered)
+
+
+@contextmanager
+def _loading(teacher: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise ConfigError(Fault(f"{teacher} cannot be loaded: {str(error).splitlines()[0]}", key="teacher")) from error

@@ -210,7 +210,7 @@ def logits(
         batch_size=batch_size,
         device=device,
         trust_remote_code=trust_remote_code,
-        learned=learn,  # type: ignore[arg-type]
+        learned="all" if learn == "all" else "last",
         longest=longest,
         chat_template=template,
         template_args=given,

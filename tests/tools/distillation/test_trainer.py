@@ -263,3 +263,7 @@ def test_conversations_are_dumped_by_the_teachers_chat_template_and_the_student_
     assert trainer.train().training_loss > 0
     with pytest.raises(ConfigError, match=r"a row is refused by the chat template: .*unknown tag|Encountered unknown"):
         dump_file(str(tmp_path / "teacher"), tmp_path / "talks.jsonl", tmp_path / "o", chat_template="{% nonsense %}")
+    with CacheWriter(tmp_path / "busy", LogitCache(tmp_path / "cache").header):
+        with pytest.raises(ConfigError, match="is being written by another process"):
+            dump_file(str(tmp_path / "teacher"), tmp_path / "talks.jsonl", tmp_path / "busy", k=8)
+        assert not (tmp_path / "busy" / EXAMPLES).exists(), "what the other one reads is left alone"
