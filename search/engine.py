@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count, islice
@@ -373,7 +374,7 @@ class _Planner:
                 # An idea that is being thought of is worth more than what nothing is expected of; and where there is
                 # nothing to confirm, the night may as well be over.
                 return False
-            if further and self._repeat_contender():
+            if further and self._repeat_leader([MOST_REPEATS] * len(RACE)):
                 return True
             # The surrogate may be wrong, and the runs are there to be used: next to the best it is wrong most often.
             choice = chooser.nearest() or choice
@@ -381,12 +382,6 @@ class _Planner:
             return False
         chooser.take(choice)
         return True
-
-    def _repeat_contender(self) -> bool:
-        """A further seed for those that may be the best."""
-        cells = (self.evidence.cell(self.lattice.changed(point)) for point in self.landscape.leaders(len(RACE)))
-        few = [cell for cell in cells if cell and len(cell.trials) < MOST_REPEATS]
-        return any(self._repeat(cell, "is its lead more than luck?") for cell in few)
 
     def _race(self) -> bool:
         """The end of exploration: a further seed for those that may be the best, so that luck picks no finalist."""
@@ -396,13 +391,13 @@ class _Planner:
         runs = (RACE_SHARE if confirms else UNCONFIRMED_RACE_SHARE) * (left + found)
         if left > runs or (runs < FEWEST_RACE_RUNS and not confirms):
             return False
-        for place, point in enumerate(self.landscape.leaders(len(RACE))):
+        return self._repeat_leader([1 + self.study.search.replicate_ties * further for further in RACE])
+
+    def _repeat_leader(self, most: Sequence[int]) -> bool:
+        """A further seed for the first of those that may be the best that has fewer than so many runs."""
+        for point, runs in zip(self.landscape.leaders(len(most)), most, strict=False):
             cell = self.evidence.cell(self.lattice.changed(point))
-            if (
-                cell
-                and len(cell.trials) <= self.study.search.replicate_ties * RACE[place]
-                and self._repeat(cell, "is its lead more than luck?")
-            ):
+            if cell and len(cell.trials) < runs and self._repeat(cell, "is its lead more than luck?"):
                 return True
         return False
 

@@ -7,11 +7,13 @@ seen, so that they rule the first choices and wash out. Runs in flight count as 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nightlab.search.landscape import Landscape
 from nightlab.search.lattice import Lattice, Point
@@ -78,17 +80,22 @@ class Chooser:
 
     def best(self, only: Iterable[tuple[int, int]] = ()) -> Choice | None:
         """The best of those not taken; `only`: of those that hold one of these levels, where there are any."""
-        levels = frozenset(only)
-        held = self._best_of(lambda point: any(point[axis] == at for axis, at in levels)) if levels else None
-        return held or self._best_of(lambda _: True)
+        free = np.isfinite(self._prior)
+        if levels := frozenset(only):
+            holds = np.array([any(point[axis] == at for axis, at in levels) for point in self._candidates], dtype=bool)
+            free = free & holds if (free & holds).any() else free
+        return self._best_of(free)
 
     def nearest(self) -> Choice | None:
         """The best of the incumbent's neighbours that are not taken, by one level of one or two factors."""
-        lattice, centre = self._landscape.lattice, self._landscape.incumbent
-        return self._best_of(lambda point: is_near(lattice, point, centre))
+        return self._best_of(self._near & np.isfinite(self._prior))
 
-    def _best_of(self, fits: Callable[[Point], bool]) -> Choice | None:
-        fitting = np.array([fits(point) for point in self._candidates], dtype=bool) & np.isfinite(self._prior)
+    @cached_property
+    def _near(self) -> NDArray[np.bool_]:
+        lattice, centre = self._landscape.lattice, self._landscape.incumbent
+        return np.array([is_near(lattice, point, centre) for point in self._candidates], dtype=bool)
+
+    def _best_of(self, fitting: NDArray[np.bool_]) -> Choice | None:
         if not fitting.any():
             return None
         size = len(self._candidates)

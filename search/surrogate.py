@@ -202,19 +202,20 @@ class Fantasy:
 def _kernel(geometry: Geometry, found: Hyperparameters, one: Array, other: Array) -> Array:
     product: Array = np.ones((len(one), len(other)))
     total: Array = np.zeros_like(product)
+    same = np.ones_like(product, dtype=bool)
     both = np.concatenate([one, other])
     for component in range(geometry.components):
         # There are few levels and many pairs of points: the kernel is computed once for each pair of levels.
         kinds, places = geometry.places(component, both)
         reach = geometry.distance(component, kinds, kinds) / found.lengths[component]
         table = _matern(reach) if geometry.smooth[component] else np.exp(-reach)
-        kernel = table[places[: len(one)]][:, places[len(one) :]]
+        mine, theirs = places[: len(one)], places[len(one) :]
+        kernel = table[mine][:, theirs]
         total += kernel
         if component < geometry.axes:
             product *= kernel
+            same &= mine[:, None] == theirs[None, :]
     mixed = found.additive * (total / geometry.components) + (1 - found.additive) * product
-    _, rows = np.unique(both, axis=0, return_inverse=True)
-    same = rows[: len(one), None] == rows[None, len(one) :]
     return np.asarray(found.amplitude * mixed + found.roughness * same, dtype=float)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -39,12 +40,12 @@ TRIED: list[tuple[dict[str, Scalar], float | None]] = [
 Told = Sequence[tuple[Mapping[str, Scalar], float | None]]
 
 
-def history(told: Told, baseline: Sequence[float] = BASELINE, **changes: object) -> History:
+def history(told: Told, baseline: Sequence[float] = BASELINE, **changes: Any) -> History:
     trials = [Trial(0, PARAMETERS, {}, seed, Phase.BASELINE, "measured", value) for seed, value in enumerate(baseline)]
     for number, (changed, value) in enumerate(told, start=1):
-        state = "failed" if value is None else "measured"
-        trials.append(Trial(number, {**PARAMETERS, **changed}, dict(changed), 0, Phase.SCREEN, state, value))  # type: ignore[arg-type]
-    return History(FACTORS, tuple(trials), **changes)  # type: ignore[arg-type]
+        state: Literal["failed", "measured"] = "failed" if value is None else "measured"
+        trials.append(Trial(number, {**PARAMETERS, **changed}, dict(changed), 0, Phase.SCREEN, state, value))
+    return History(FACTORS, tuple(trials), **changes)
 
 
 def found(told: Told, baseline: Sequence[float] = BASELINE) -> Plateau | None:
