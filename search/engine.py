@@ -22,6 +22,7 @@ from nightlab.search.confirmation import (
     needs_no_first_look,
     reserved_size,
 )
+from nightlab.search.coverage import Coverage
 from nightlab.search.evidence import Evidence
 from nightlab.search.fidelity import due_at_low, guesses, screened_at_low
 from nightlab.search.history import Cell, History
@@ -54,6 +55,8 @@ RACE_SHARE = 0.3
 """Last share of exploration in which the leaders are run again before anything new is tried."""
 UNCONFIRMED_RACE_SHARE, FEWEST_RACE_RUNS = 0.15, 2
 """The same where nothing is confirmed afterwards; of a few runs none is to spare for it."""
+FIRST_LOOK_SHARE = 0.3
+"""Share of what is expected of the best choice from which a level that nothing has held yet is tried before it."""
 RACE = (2, 2, 1, 1, 1)
 """Further runs of the first, the second … of the leaders before the finalists are chosen, times `replicate_ties`."""
 
@@ -83,6 +86,8 @@ class _Planner:
     proposals: list[Proposal] = field(default_factory=list)
     new: set[str] = field(default_factory=set)
     """Configurations proposed in this call that were never run."""
+    points: list[Point] = field(default_factory=list)
+    """Where they lie."""
     spare: bool = False
     """Whether exploration takes what was kept for a confirmation that has nothing to confirm."""
     lending: bool = False
@@ -303,25 +308,25 @@ class _Planner:
         chooser = self._chooser(alone=True)
         # One at a time, as a lab that was killed after the first would plan the second.
         for _ in range(left):
-            choice = chooser.best(self._untried()) if self._wanted > 0 else None
+            choice = (chooser.holding(self._untried()) or chooser.best()) if self._wanted > 0 else None
             if choice is None or not self._try(choice, Phase.SCREEN):
                 break
             chooser.take(choice)
 
+    @cached_property
+    def _coverage(self) -> Coverage:
+        return Coverage(self.lattice, [*self.landscape.known, *(seen.point for seen in self.landscape.guesses)])
+
     def _untried(self) -> list[tuple[int, int]]:
-        """Levels that no configuration has held yet, `(axis, position)`, of the factors held at fewest of theirs."""
-        points = [*self.landscape.known, *self._proposed, *(seen.point for seen in self.landscape.guesses)]
-        held = [{point[axis] for point in points} for axis in range(len(self.lattice.axes))]
-        fewest = min((len(tried) for tried in held), default=0)
-        places = [(axis, at) for axis, one in enumerate(self.lattice.axes) for at in range(len(one.settings))]
-        untried = [(axis, at) for axis, at in places if at not in held[axis]]
-        return [(axis, at) for axis, at in untried if len(held[axis]) == fewest] if fewest == 1 else untried
+        """Levels that no configuration has held yet, `(axis, position)`, of what means something at the incumbent."""
+        incumbent = self.landscape.incumbent
+        active = [axis for axis in range(len(incumbent)) if self.lattice.active(incumbent, axis)]
+        return self._coverage.untried(self.points, active)
 
     @property
     def _proposed(self) -> list[Point]:
         """Points that this call proposes and that were never run."""
-        points = [self.lattice.point_of(proposal.parameters) for proposal in self.proposals]
-        return [point for point in points if point is not None and point not in self.landscape.known]
+        return [point for point in self.points if point not in self.landscape.known]
 
     def _chooser(self, *, alone: bool) -> Chooser:
         flying = [seen.point for seen in self.landscape.seen if seen.pending and seen.value is None]
@@ -364,6 +369,8 @@ class _Planner:
         choice = chooser.best()
         if choice is None:
             return False
+        if first := self._first_look(chooser, choice):
+            return self._take(chooser, first)
         leader = self.evidence.cell(self.lattice.changed(self.landscape.incumbent))
         further = self.study.search.replicate_ties > 0
         due = further and leader is not None and repeat_due(self.landscape, choice.expected_improvement)
@@ -378,10 +385,24 @@ class _Planner:
                 return True
             # The surrogate may be wrong, and the runs are there to be used: next to the best it is wrong most often.
             choice = chooser.nearest() or choice
+        return self._take(chooser, choice)
+
+    def _take(self, chooser: Chooser, choice: Choice) -> bool:
         if not self._try(choice, Phase.REFINE):
             return False
         chooser.take(choice)
         return True
+
+    def _first_look(self, chooser: Chooser, choice: Choice) -> Choice | None:
+        """A move to a level that no configuration has held yet, before `choice` of which not much more is expected.
+
+        Of such a level the surrogate knows only what others tell, and where noise is large it takes all for equal.
+        """
+        first = chooser.holding(self._untried())
+        if first is None or first.expected_improvement >= FIRST_LOOK_SHARE * choice.expected_improvement:
+            return first
+        hopeless = not worth_trying(self.landscape, choice, self.study.objective.min_effect)
+        return first if hopeless and not self.history.expecting else None
 
     def _race(self) -> bool:
         """The end of exploration: a further seed for those that may be the best, so that luck picks no finalist."""
@@ -535,7 +556,7 @@ class _Planner:
         if len(self.proposals) >= runs or (is_new and experiments is not None and len(self.new) >= experiments):
             return False
         if is_new:
-            self.new.add(configuration_key(changed))
+            self._hold(changed)
         alone = next(iter(changed)) if len(changed) == 1 else None
         self.proposals.append(
             Proposal(
@@ -549,6 +570,13 @@ class _Planner:
             )
         )
         return True
+
+    def _hold(self, changed: dict[str, Scalar]) -> None:
+        """A configuration that was never run is proposed."""
+        self.new.add(configuration_key(changed))
+        point = self.lattice.point_of(with_changes(self.study, changed))
+        if point is not None:
+            self.points.append(point)
 
     def _variable(self, changed: dict[str, Scalar]) -> str:
         if not changed:

@@ -78,13 +78,17 @@ class Chooser:
             self._fantasy = landscape.fantasy([*found, *pending])
             self._fantasy.add(*range(len(found), len(found) + len(pending)))
 
-    def best(self, only: Iterable[tuple[int, int]] = ()) -> Choice | None:
-        """The best of those not taken; `only`: of those that hold one of these levels, where there are any."""
-        free = np.isfinite(self._prior)
-        if levels := frozenset(only):
-            holds = np.array([any(point[axis] == at for axis, at in levels) for point in self._candidates], dtype=bool)
-            free = free & holds if (free & holds).any() else free
-        return self._best_of(free)
+    def best(self) -> Choice | None:
+        """The best of those not taken."""
+        return self._best_of(np.isfinite(self._prior))
+
+    def holding(self, levels: Iterable[tuple[int, int]]) -> Choice | None:
+        """The best of those not taken that hold one of these levels, `(axis, position)`."""
+        wanted = frozenset(levels)
+        if not wanted:
+            return None
+        holds = np.array([any(point[axis] == at for axis, at in wanted) for point in self._candidates], dtype=bool)
+        return self._best_of(holds & np.isfinite(self._prior))
 
     def nearest(self) -> Choice | None:
         """The best of the incumbent's neighbours that are not taken, by one level of one or two factors."""

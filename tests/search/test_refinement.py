@@ -40,7 +40,7 @@ def test_without_priors_the_nearest_value_of_an_ordered_factor_comes_first() -> 
     landscape = landscape_of(BASELINE)
     axis = [one.factor.name for one in landscape.lattice.axes].index("lr")
     others = [place for place in range(5) if place != landscape.lattice.axes[axis].baseline]
-    chosen = Chooser(landscape, [], 0, alone=True).best([(axis, place) for place in others])
+    chosen = Chooser(landscape, [], 0, alone=True).holding([(axis, place) for place in others])
     assert chosen
     assert landscape.lattice.changed(chosen.point) == {"lr": 2.0}
 
@@ -109,10 +109,11 @@ def test_moves_of_given_axes_only() -> None:
     places = range(len(landscape.lattice.axes[axis].settings))
     only = [(axis, place) for place in places if place != landscape.lattice.axes[axis].baseline]
     chooser, chosen = Chooser(landscape, [], 0, alone=True), []
-    while (choice := chooser.best(only)) and choice.moved == (axis,):
+    while choice := chooser.holding(only):
         chooser.take(choice)
         chosen.append(choice)
-    assert len(chosen) == 2 and choice, "then the others"
+    assert [choice.moved for choice in chosen] == [(axis,)] * 2
+    assert chooser.holding([]) is None and chooser.best(), "the others are left"
 
 
 def test_where_many_are_in_flight_a_promising_one_is_still_found() -> None:

@@ -1,0 +1,53 @@
+"""Which levels were held, and that no level is left out while there are runs for it."""
+
+from __future__ import annotations
+
+from nightlab.configs.study import Factor, Scalar
+from nightlab.knowledge.records import Phase
+from nightlab.search.coverage import Coverage
+from nightlab.search.lattice import Lattice
+from nightlab.search.ranking import rank_factors
+from tests.search.simulate import Night, make_study
+
+PARAMETERS: dict[str, Scalar] = {"lr": 1.0, "width": 64, "ema": False}
+SPACE = {"lr": Factor(levels=[0.5, 2.0]), "width": Factor(levels=[32, 128]), "ema": Factor(levels=[True])}
+
+
+def lattice() -> Lattice:
+    study = make_study(PARAMETERS, SPACE)
+    return Lattice.of(study, tuple(rank_factors(study, study.space, tiers={}, priors={})))
+
+
+def test_factors_never_moved_come_first_and_each_level_once() -> None:
+    one = lattice()
+    base, axes = one.baseline, range(len(one.axes))
+    coverage = Coverage(one, [base])
+    every = [(axis, at) for axis in axes for at in range(len(one.axes[axis].settings)) if at != base[axis]]
+    assert coverage.untried([], axes) == every
+    since = [one.moved(base, every[0])]
+    assert coverage.untried(since, axes) == [level for level in every if level[0] != every[0][0]]
+    since += [one.moved(base, *[(axis, next(at for a, at in every if a == axis)) for axis in axes])]
+    rest = coverage.untried(since, axes)
+    assert set(rest) == set(every) - {(axis, at) for point in since for axis, at in enumerate(point)}
+    assert coverage.untried(since, axes) == rest, "asked again, the same"
+    assert coverage.untried(since, [rest[0][0]]) == [level for level in rest if level[0] == rest[0][0]]
+
+
+def test_no_level_is_left_out_of_forty_runs_where_all_is_noise() -> None:
+    """A level that was never run cannot be found, and the surrogate takes what is alike for equal."""
+    parameters: dict[str, Scalar] = {"lr": 1.0, "width": 64, "act": "tanh", "ema": False, "batch": 32, "decay": 0.1}
+    space = {
+        "lr": Factor(levels=[0.25, 0.5, 2.0, 4.0], scale="log", tier=1),
+        "width": Factor(levels=[32, 128], tier=2),
+        "act": Factor(levels=["relu", "gelu"]),
+        "ema": Factor(levels=[True]),
+        "batch": Factor(levels=[16, 64]),
+        "decay": Factor(levels=[0.01, 1.0], scale="log", tier=5),
+    }
+    study = make_study(parameters, space, min_effect=0.0)
+    left_out = 0
+    for seed in range(8):
+        history = Night(study, lambda _: 0.0, runs=40, noise=1.0, seed=seed).run()
+        held = {pair for trial in history.trials if trial.phase != Phase.CONFIRM for pair in trial.changed.items()}
+        left_out += sum((name, level) not in held for name, factor in space.items() for level in factor.levels or ())
+    assert left_out <= 2, "of 8 nights with 13 levels each"
