@@ -302,7 +302,7 @@ class _Planner:
         together = recipe(self.lattice)
         if together and self._wanted > 0 and together not in self.landscape.known:
             self._try(Choice(together, 0.0, self._moves(together, self.lattice.baseline)), Phase.SCREEN)
-        left -= len(self.proposals)
+        left -= sum(proposal.phase == Phase.SCREEN for proposal in self.proposals)
         if left <= 0 or self._wanted <= 0:
             return
         chooser = self._chooser(alone=True)
@@ -424,7 +424,7 @@ class _Planner:
 
     def _repeat(self, cell: Cell, why: str) -> bool:
         """Another seed for a configuration; False where one is already on its way."""
-        if not cell.changed or cell.pending or cell.number in self._repeated:
+        if not cell.changed or cell.pending or cell.rejected or cell.number in self._repeated:
             return False
         self._repeated.add(cell.number)
         seed = next_seed(cell)

@@ -43,8 +43,14 @@ class Seen:
     runs: int
     sound: bool
     pending: bool
+    rejected: bool = False
+    """By review: nothing is believed of it, and it is not run again."""
     doubt: float = 0.0
     """Variance besides the noise, where the value is guessed from runs at low fidelity."""
+
+    @property
+    def failed(self) -> bool:
+        return self.value is None and not self.pending and not self.rejected
 
 
 @dataclass(frozen=True)
@@ -102,9 +108,9 @@ class Landscape:
         found: dict[Point, Seen] = {}
         for cell in evidence.cells:
             point = lattice.point_of(cell.parameters)
-            if point is None or cell.rejected or not cell.trials:
+            if point is None or not cell.trials:
                 continue
-            seen = _seen(point, cell, sign)
+            seen = Seen(point, None, 0, False, False, rejected=True) if cell.rejected else _seen(point, cell, sign)
             found[point] = _joined(found[point], seen) if point in found else seen
         noise = evidence.exploration_noise
         sd = noise.sd if noise.degrees >= 2 and noise.sd > 0 else None
@@ -113,7 +119,7 @@ class Landscape:
 
     @cached_property
     def known(self) -> dict[Point, Seen]:
-        """By point, the ones still running among them."""
+        """By point, the ones still running or rejected among them."""
         return {seen.point: seen for seen in self.seen}
 
     @cached_property
@@ -121,9 +127,13 @@ class Landscape:
         return tuple(seen for seen in self.seen if seen.value is not None)
 
     @cached_property
+    def failed(self) -> tuple[Seen, ...]:
+        return tuple(seen for seen in self.seen if seen.failed)
+
+    @cached_property
     def _told(self) -> tuple[list[Seen], Array]:
         """Points with a value or a failure, and their values; a failure counts as the worst value there is."""
-        told = [*self.guesses, *(seen for seen in self.seen if seen.value is not None or not seen.pending)]
+        told = [*self.guesses, *(seen for seen in self.seen if seen.value is not None or seen.failed)]
         worst = max(seen.value for seen in self.measured if seen.value is not None)
         values = np.array([worst if seen.value is None else seen.value for seen in told])
         if len(told) > MOST_CONDITIONED:
@@ -261,7 +271,14 @@ def _joined(one: Seen, other: Seen) -> Seen:
     runs = one.runs + other.runs
     values = [(seen.value, max(1, seen.runs)) for seen in (one, other) if seen.value is not None]
     mean = sum(value * count for value, count in values) / sum(count for _, count in values) if values else None
-    return Seen(one.point, mean, runs, one.sound or other.sound, one.pending or other.pending)
+    return Seen(
+        one.point,
+        mean,
+        runs,
+        one.sound or other.sound,
+        one.pending or other.pending,
+        rejected=one.rejected or other.rejected,
+    )
 
 
 def _log_expected_improvement(ahead: Array) -> Array:

@@ -79,9 +79,8 @@ def cliffs(landscape: Landscape) -> list[tuple[int, int, int]]:
     where another one ran well out there, it was the company that failed.
     """
     sound = [seen.point for seen in landscape.measured if seen.sound]
-    failed = [seen.point for seen in landscape.seen if seen.value is None and not seen.pending]
     found: list[tuple[int, int, int]] = []
-    for point in failed:
+    for point in (seen.point for seen in landscape.failed):
         for other in sound:
             apart = [axis for axis in range(len(point)) if point[axis] != other[axis]]
             if len(apart) == 1:

@@ -112,6 +112,8 @@ class Night:
         key = configuration_key(proposal.parameters)
         number = self.numbers.setdefault(key, len(self.numbers))
         trial = Trial(number, proposal.parameters, proposal.changed, proposal.seed, proposal.phase, "pending")
+        # The ledger would take it for the run that there is, and wait for it for ever.
+        assert all((one.number, one.seed) != (number, trial.seed) for one in self.trials), "proposed twice"
         duration = float(np.exp(self._random(trial, 1).normal(0, 0.5)))
         self.busy += duration
         heapq.heappush(self._ends, (self.clock + duration, len(self.trials)))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from nightlab.search.belief import judge_all
 from nightlab.search.confirmation import confirmation_size, lent_size, reserved_size
 from nightlab.search.engine import propose
 from nightlab.search.evidence import Evidence
-from nightlab.search.history import History
+from nightlab.search.history import History, Trial
 from nightlab.search.looks import standing
 from nightlab.search.space import configuration_key
 from tests.search.simulate import Night, Response, gaussian, make_study
@@ -260,6 +261,30 @@ def test_a_deterministic_metric_needs_no_noise() -> None:
     same.noise = 0.0
     labels = Counter(effect.label for effect in factor_effects(same.study, same.run()))
     assert set(labels) <= {"without effect", "unknown", "not tried"} and labels["without effect"] > 6
+
+
+@dataclass
+class ReviewedNight(Night):
+    """A night whose review rejects each run with one of the values, as good as it looks."""
+
+    refused: frozenset[tuple[str, Scalar]] = frozenset()
+
+    def _outcome(self, trial: Trial) -> Trial:
+        return replace(super()._outcome(trial), valid=not self.refused & trial.changed.items())
+
+
+@pytest.mark.parametrize("refused", [("act", "relu"), ("ema", True), ("lr", 2.0)])
+def test_what_review_rejected_is_neither_believed_nor_proposed_again(refused: tuple[str, Scalar]) -> None:
+    """It would be the best by far, and the night goes on without it."""
+    name, value = refused
+    study = make_study(PARAMETERS, SPACE)
+    for runs in (14, 40):
+        one = ReviewedNight(study, lambda parameters: -5.0 * (parameters[name] == value), runs)
+        one.refused = frozenset({refused})
+        history = one.run()
+        assert any(not trial.valid for trial in history.trials)
+        assert all(trial.changed.get(name) != value for trial in history.trials if trial.phase == Phase.CONFIRM)
+        assert len(history.trials) >= runs - 2, "the budget is used"
 
 
 def test_a_factor_that_needs_another_value_is_not_screened() -> None:
