@@ -21,7 +21,7 @@ from nightlab.agents.model_calls import settle_calls_of_the_dead
 from nightlab.agents.recovery import write_study
 from nightlab.agents.repair import repairs_due
 from nightlab.agents.review import conclude_experiment, review_agent, settled_experiments
-from nightlab.agents.saturation import data_first
+from nightlab.agents.saturation import data_factors
 from nightlab.agents.stress import adopt_stresses, cancel_stresses, observe_stresses, running_stresses, submit_stresses
 from nightlab.agents.training import adopt_started, due, free_slots, training_agent
 from nightlab.errors import GitError
@@ -300,8 +300,8 @@ def _proposals(lab: Lab, history: History, left_out: frozenset[str] = frozenset(
     """What may start now, nothing new of the factors that the breaker holds back among it."""
     history = without_questioned(lab, without_broken(lab, history))
     history = held_back(lab.study, history, left_out)
-    history = replace(history, expecting=_is_expecting(lab))
-    return data_first(lab, history, propose(lab.study, history, lab.study.search.seed))
+    history = replace(history, expecting=_is_expecting(lab), data=data_factors(lab, history))
+    return propose(lab.study, history, lab.study.search.seed)
 
 
 def _free_branch(lab: Lab, number: int, variable: str) -> str:

@@ -35,6 +35,7 @@ from nightlab.search.moves import joint_moves
 from nightlab.search.orthogonal import ArrayPlan, array_plan, predicted_best, rows_by_promise
 from nightlab.search.reasons import change_text, choice_reason, choice_variable
 from nightlab.search.refinement import MOST_REPEATS, Choice, Chooser, recipe, repeat_due, worth_trying
+from nightlab.search.saturation import data_first
 from nightlab.search.screening import next_seed, opening_moves, settling_seeds
 from nightlab.search.space import configuration_key, variable_slug, with_changes
 
@@ -70,10 +71,11 @@ def propose(study: Study, history: History, seed: int) -> list[Proposal]:
     """What may start now, best first, for the free slots and one more; the same arguments give the same proposals.
 
     Phases in order: baseline, single changes around the incumbent, orthogonal combination, refinement by the surrogate,
-    confirmation. A phase that waits for the last runs of the one before lends its slots to the next.
+    confirmation. A phase that waits for the last runs of the one before lends its slots to the next. Where tuning gains
+    no more, what is left to try of the data comes before whatever else explores.
     Empty with trials pending: wait for them. Empty with none pending: the search is over.
     """
-    return _Planner(study, history, seed).plan()
+    return data_first(study, history, _Planner(study, history, seed).plan())
 
 
 @dataclass

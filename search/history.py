@@ -82,6 +82,8 @@ class History:
     """Combinations of values that no configuration may hold all at once: constraints and conflicts of techniques."""
     expecting: bool = False
     """Whether a code idea is being thought about: another factor may come."""
+    data: frozenset[str] = frozenset()
+    """The factors that change the data: what is left to try of them comes first where tuning gains no more."""
     low: tuple[Trial, ...] = ()
     """Runs at low fidelity, in the order they were planned: they say where to look, nothing is believed of them."""
 

@@ -1,4 +1,4 @@
-"""Saturation: tuning is used up and gains no more, so that what is left to change is the data."""
+"""Saturation: tuning is used up and gains no more, so that what is left of the data comes first."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from nightlab.search.evidence import Evidence
 from nightlab.search.history import Cell, History
 from nightlab.search.landscape import Landscape
 from nightlab.search.lattice import Lattice, Point
-from nightlab.search.space import variable_slug, with_changes
+from nightlab.search.low_runs import is_low
+from nightlab.search.space import configuration_key, variable_slug, with_changes
 
-__all__ = ["SYMPTOM", "Plateau", "data_moves", "plateau"]
+__all__ = ["SYMPTOM", "Plateau", "data_first", "data_moves", "plateau"]
 
 SYMPTOM = "plateau_after_tuning"
 TAIL = 3
 """Changes without gain in a row."""
 LAST_TIER = 2
 """Of what is tuned before anything else: what directly affects the result, recipe and regularisation."""
+EXPLORING = (Phase.SCREEN, Phase.COMBINE, Phase.REFINE)
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Plateau:
     changes: int
 
 
-def plateau(study: Study, history: History, data: Collection[str]) -> Plateau | None:
+def plateau(study: Study, history: History) -> Plateau | None:
     """Whether tuning is saturated, by the runs alone; None where it is not, or where the noise is not known.
 
     Every factor of the first two tiers, those of the data left out, was tried, and none of the last three changes that
@@ -48,12 +50,12 @@ def plateau(study: Study, history: History, data: Collection[str]) -> Plateau | 
     """
     evidence = _found(study, history)
     lattice = Lattice.of(study, history.factors, history.forbidden)
-    of_data = {name for index in _axes(lattice, data, inside=True) for name in lattice.axes[index].names}
+    of_data = {name for index in _axes(lattice, history.data, inside=True) for name in lattice.axes[index].names}
     measured = (cell for cell in evidence.changes if cell.explored and not cell.rejected)
     tuning = [cell for cell in measured if not of_data & cell.changed.keys()]
     if not evidence.noise.degrees or not evidence.baseline.explored or len(tuning) < TAIL:
         return None
-    if not all(_was_tried(axis, lattice, evidence) for axis in _axes(lattice, data, inside=False)):
+    if not all(_was_tried(axis, lattice, evidence) for axis in _axes(lattice, history.data, inside=False)):
         return None
     known, runs = _best(evidence, tuning[:-TAIL])
     bound = float(stdtrit(evidence.noise.degrees, study.search.confidence))
@@ -75,7 +77,36 @@ def _best(evidence: Evidence, cells: Sequence[Cell]) -> tuple[float, int]:
     return 0.0, len(evidence.baseline.explored)
 
 
-def data_moves(study: Study, history: History, data: Collection[str]) -> list[Proposal]:
+def data_first(study: Study, history: History, proposals: Sequence[Proposal]) -> list[Proposal]:
+    """The proposals, those that explore behind what is left to try of the data where tuning is saturated.
+
+    As many as there were, and no more new configurations than the budget allows.
+    """
+    exploring = [one for one in proposals if _is_exploring(study, one)]
+    is_confirming = any(trial.phase is Phase.CONFIRM and trial.changed for trial in history.trials)
+    if not exploring or not history.data or is_confirming or plateau(study, history) is None:
+        return list(proposals)
+    moves = data_moves(study, history)
+    keys = {configuration_key(one.changed) for one in moves}
+    behind = [one for one in exploring if configuration_key(one.changed) not in keys]
+    others = [one for one in proposals if one not in exploring]
+    return [*others, *_affordable(history, [*moves, *behind])[: len(exploring)]]
+
+
+def _is_exploring(study: Study, proposal: Proposal) -> bool:
+    """Whether it looks for something new at full fidelity."""
+    return proposal.phase in EXPLORING and bool(proposal.changed) and not is_low(study, proposal.changed)
+
+
+def _affordable(history: History, proposals: Sequence[Proposal]) -> list[Proposal]:
+    """The proposals without the configurations that the budget has no room for."""
+    known = {configuration_key(trial.changed) for trial in history.trials}
+    new = [one for one in proposals if configuration_key(one.changed) not in known]
+    beyond = [] if history.experiments_left is None else new[max(0, history.experiments_left) :]
+    return [one for one in proposals if one not in beyond]
+
+
+def data_moves(study: Study, history: History) -> list[Proposal]:
     """Each value of the data's factors that no run has held yet, as the one change of the incumbent.
 
     Those that no constraint forbids there and that mean something there, each factor's best guess first.
@@ -85,7 +116,7 @@ def data_moves(study: Study, history: History, data: Collection[str]) -> list[Pr
     held = [point for cell in evidence.cells if (point := lattice.point_of(cell.parameters))]
     untried = [
         (place, index, position)
-        for index in _axes(lattice, data, inside=True)
+        for index in _axes(lattice, history.data, inside=True)
         for place, position in enumerate(lattice.axes[index].preferred)
         if all(point[index] != position for point in held)
     ]

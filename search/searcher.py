@@ -12,7 +12,7 @@ It is the engine the supervisor plans with (`propose`), and imports neither Lang
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -67,7 +67,8 @@ class Searcher:
 
     `space`: parameter → factor; `baseline`: every parameter → its value, also of those no factor changes. `priors`:
     factor → P(better than the baseline's value) of each of its values in the factor's own order, 0 to 1, the
-    baseline's own value counted at 0.5 where it is among them. `slots`: runs that are made side by side. The same
+    baseline's own value counted at 0.5 where it is among them. `data`: factors that change the data, which come first
+    where tuning gains no more. `slots`: runs that are made side by side. The same
     arguments and the same answers give the same suggestions. Raises ConfigError for a space that does not fit.
     """
 
@@ -82,6 +83,7 @@ class Searcher:
         settings: SearchSettings | None = None,
         priors: Mapping[str, Sequence[float]] | None = None,
         forbidden: Sequence[Mapping[str, Scalar]] = (),
+        data: Collection[str] = (),
         slots: int = 1,
         seed: int = 0,
     ) -> None:
@@ -94,6 +96,9 @@ class Searcher:
         ranked = rank_factors(self._study, self._study.space, tiers={}, priors={})
         self._factors = tuple(_with_chances(self._study, factor, (priors or {}).get(factor.name)) for factor in ranked)
         self._forbidden = tuple(dict(one) for one in forbidden)
+        if unknown := sorted(set(data) - {factor.name for factor in self._factors}):
+            raise ConfigError(f"data: {', '.join(unknown)} is no factor of the space ({', '.join(space)})")
+        self._data = frozenset(data)
         self._budget, self._seed = budget, seed
         self._trials: list[Trial] = []
         self._points: dict[int, list[tuple[float, float]]] = {}
@@ -106,7 +111,7 @@ class Searcher:
         """All that was asked and told."""
         whole, low = split(self._study, self._trials)
         left = self._budget - len(whole) - whole_runs(self._study, len(low))
-        return History(self._factors, whole, left, forbidden=self._forbidden, low=low)
+        return History(self._factors, whole, left, forbidden=self._forbidden, data=self._data, low=low)
 
     def ask(self, count: int | None = None) -> list[Suggestion]:
         """Up to `count` runs to make now, by default as many as slots are free; empty while only waiting can help."""

@@ -10,8 +10,8 @@ from nightlab.agents.analysis import analysis_agent, write_analysis_report
 from nightlab.agents.context import Lab
 from nightlab.agents.design import read_design, write_design
 from nightlab.agents.history import history_of
-from nightlab.agents.saturation import data_factors, data_first, plateau_findings
-from nightlab.knowledge.records import Phase, Proposal
+from nightlab.agents.saturation import data_factors, plateau_findings
+from nightlab.knowledge.records import Proposal
 from nightlab.search.engine import propose
 from tests.agents.lab import executed, new_lab, planned
 from tests.task import study_data
@@ -48,7 +48,7 @@ def begun(lab: Lab) -> None:
 
 def proposals_of(lab: Lab) -> list[Proposal]:
     history = history_of(lab.ledger, runs_left=20)
-    return data_first(lab, history, propose(lab.study, history, 0))
+    return propose(lab.study, replace(history, data=data_factors(lab, history)), 0)
 
 
 def test_saturated_tuning_is_told_and_the_data_come_next(tmp_path: Path) -> None:
@@ -68,28 +68,10 @@ def test_saturated_tuning_is_told_and_the_data_come_next(tmp_path: Path) -> None
         write_analysis_report(lab)
         report = lab.paths.analysis_report.read_text()
         assert "Tuning has reached a plateau" in report and "`plateau_after_tuning`: three or more" in report
-        never_more_than_there_were(lab, first)
         run(lab, first.changed, second.changed)
         assert all("plateau" not in one.reason for one in proposals_of(lab)), "nothing of the data is left"
         assert "Of the data corpus_data, method were tried, too." in plateau_findings(lab)[0].text
         without_data(lab)
-
-
-def never_more_than_there_were(lab: Lab, move: Proposal) -> None:
-    history = history_of(lab.ledger, runs_left=20)
-    other = move.model_copy(update={"changed": {"lr": 0.01}, "parameters": {**PARAMETERS, "lr": 0.01}})
-    baseline = move.model_copy(update={"changed": {}, "phase": Phase.BASELINE})
-    confirm = other.model_copy(update={"phase": Phase.CONFIRM})
-    assert data_first(lab, history, [other]) == [move]
-    assert data_first(lab, history, [baseline, confirm]) == [baseline, confirm]
-    assert data_first(lab, history, [baseline, other, other])[:2] == [baseline, move]
-    assert data_first(lab, history, []) == []
-    repeat = move.model_copy(update={"changed": {"a": 2}, "seed": 1})
-    few = replace(history, experiments_left=1)
-    assert data_first(lab, few, [other, repeat]) == [move, repeat], "one new configuration, and no more"
-    trial = replace(history.trials[-1], phase=Phase.CONFIRM, number=99)
-    confirming = replace(history, trials=(*history.trials, trial))
-    assert data_first(lab, confirming, [other]) == [other], "the finalists stand"
 
 
 def without_data(lab: Lab) -> None:

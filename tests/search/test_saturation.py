@@ -11,9 +11,10 @@ import pytest
 
 from nightlab.configs.study import Factor, Scalar
 from nightlab.knowledge.records import Phase
+from nightlab.search.engine import propose
 from nightlab.search.history import History, Trial
 from nightlab.search.ranking import rank_factors
-from nightlab.search.saturation import Plateau, data_moves, plateau
+from nightlab.search.saturation import SYMPTOM, Plateau, data_first, data_moves, plateau
 from tests.search.simulate import make_study
 
 PARAMETERS: dict[str, Scalar] = {"lr": 1.0, "act": "tanh", "ema": False, "mix": "all", "share": 1.0, "clip": 1.0}
@@ -27,7 +28,7 @@ SPACE = {
 }
 STUDY = make_study(PARAMETERS, SPACE, min_effect=0.1)
 FACTORS = rank_factors(STUDY, STUDY.space, tiers={"lr": 1, "act": 1, "ema": 2, "clip": 5}, priors={})
-DATA = {"mix", "share"}
+DATA = frozenset({"mix", "share"})
 BASELINE = (1.0, 1.05, 0.95)
 TRIED: list[tuple[dict[str, Scalar], float | None]] = [
     ({"lr": 0.5}, 1.0),
@@ -45,11 +46,11 @@ def history(told: Told, baseline: Sequence[float] = BASELINE, **changes: Any) ->
     for number, (changed, value) in enumerate(told, start=1):
         state: Literal["failed", "measured"] = "failed" if value is None else "measured"
         trials.append(Trial(number, {**PARAMETERS, **changed}, dict(changed), 0, Phase.SCREEN, state, value))
-    return History(FACTORS, tuple(trials), **changes)
+    return History(FACTORS, tuple(trials), data=DATA, **changes)
 
 
 def found(told: Told, baseline: Sequence[float] = BASELINE) -> Plateau | None:
-    return plateau(STUDY, history(told, baseline), DATA)
+    return plateau(STUDY, history(told, baseline))
 
 
 def test_tried_and_without_gain_is_a_plateau() -> None:
@@ -94,7 +95,7 @@ def test_what_failed_was_tried() -> None:
 def test_changes_of_the_data_are_no_tuning() -> None:
     assert found([*TRIED, ({"mix": "clean"}, 0.2)]) is not None
     tuned = history([*TRIED[:4], ({"mix": "clean"}, 1.0)])
-    assert plateau(STUDY, tuned, DATA) is None
+    assert plateau(STUDY, tuned) is None
 
 
 def test_without_noise_nothing_is_known() -> None:
@@ -116,21 +117,46 @@ def test_in_noise_alone_it_is_found_and_a_large_late_gain_hides_it() -> None:
 
 def test_the_moves_are_the_untried_values_beside_the_incumbent() -> None:
     told = history([({"lr": 2.0}, 0.5), *TRIED[2:], ({"mix": "small"}, 1.1)])
-    moves = data_moves(STUDY, told, DATA)
+    moves = data_moves(STUDY, told)
     assert [one.changed for one in moves] == [{"lr": 2.0, "mix": "clean"}, {"lr": 2.0, "share": 0.5}]
     assert moves[0].parameters == {**PARAMETERS, "lr": 2.0, "mix": "clean"}
     assert moves[0].phase is Phase.SCREEN and moves[0].variable == "mix-clean"
     assert moves[0].reason.startswith("single change: mix all → clean, beside lr 2.0 (the data, against plateau")
-    assert data_moves(STUDY, told, DATA) == moves
+    assert data_moves(STUDY, told) == moves
     forbidden = replace(told, forbidden=({"lr": 2.0, "share": 0.5},))
-    assert [one.changed for one in data_moves(STUDY, forbidden, DATA)] == [{"lr": 2.0, "mix": "clean"}]
+    assert [one.changed for one in data_moves(STUDY, forbidden)] == [{"lr": 2.0, "mix": "clean"}]
     combining = replace(told, trials=(*told.trials, replace(told.trials[-1], phase=Phase.COMBINE, seed=1)))
-    assert data_moves(STUDY, combining, DATA)[0].phase is Phase.REFINE
-    assert data_moves(STUDY, history([], baseline=()), DATA) == []
+    assert data_moves(STUDY, combining)[0].phase is Phase.REFINE
+    assert data_moves(STUDY, history([], baseline=())) == []
 
 
 def test_a_value_beside_another_of_the_same_factor_is_told_against_that() -> None:
     told = history([({"mix": "small"}, 0.2), ({"mix": "small", "lr": 2.0}, 0.21), *TRIED])
-    move = data_moves(STUDY, told, {"mix"})[0]
+    move = data_moves(STUDY, replace(told, data=frozenset({"mix"})))[0]
     assert move.changed == {"mix": "clean"}
     assert move.reason.startswith("single change: mix small → clean (the data")
+
+
+def test_the_data_come_before_what_explores_and_never_more_than_there_were() -> None:
+    told = history(TRIED, runs_left=20)
+    move, *more = data_moves(STUDY, told)
+    other = move.model_copy(update={"changed": {"clip": 0.1}, "parameters": {**PARAMETERS, "clip": 0.1}})
+    baseline = move.model_copy(update={"changed": {}, "phase": Phase.BASELINE})
+    confirm = other.model_copy(update={"phase": Phase.CONFIRM})
+    assert data_first(STUDY, told, [other]) == [move]
+    assert data_first(STUDY, told, [baseline, confirm]) == [baseline, confirm]
+    assert data_first(STUDY, told, [baseline, *[other] * 4]) == [baseline, move, *more, other]
+    assert data_first(STUDY, told, []) == []
+    repeat = move.model_copy(update={"changed": {"lr": 2.0}, "seed": 1})
+    assert data_first(STUDY, replace(told, experiments_left=1), [other, repeat]) == [move, repeat], "one new, no more"
+    trial = replace(told.trials[-1], phase=Phase.CONFIRM, number=99)
+    confirming = replace(told, trials=(*told.trials, trial))
+    assert data_first(STUDY, confirming, [other]) == [other], "the finalists stand"
+    assert data_first(STUDY, replace(told, data=frozenset()), [other]) == [other]
+
+
+def test_a_saturated_search_proposes_the_data() -> None:
+    told = history(TRIED, runs_left=20)
+    assert propose(STUDY, told, 0)[:2] == data_moves(STUDY, told)[:2]
+    tuned = propose(STUDY, replace(told, data=frozenset()), 0)
+    assert tuned and all(SYMPTOM not in one.reason for one in tuned)

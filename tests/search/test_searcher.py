@@ -178,11 +178,13 @@ def test_priors_come_first() -> None:
     assert first({"act": [0.5, 0.2, 0.9]}) == {**BASELINE, "act": "silu"}
 
 
-def test_priors_of_the_wrong_length_and_a_baseline_that_lacks_a_value_are_refused() -> None:
+def test_priors_data_and_a_baseline_that_do_not_fit_the_space_are_refused() -> None:
     with pytest.raises(ConfigError, match="priors: act has 3 values, 2 chances are given"):
         Searcher(SPACE, BASELINE, budget=10, priors={"act": [0.9, 0.1]})
     with pytest.raises(ConfigError, match="baseline: no value for act"):
         Searcher({"act": SPACE["act"]}, {"lr": 1.0}, budget=10)
+    with pytest.raises(ConfigError, match=r"data: mixture is no factor of the space \(.*act"):
+        Searcher(SPACE, BASELINE, budget=10, data=["mixture"])
 
 
 def test_a_range_of_integers_is_searched() -> None:
@@ -247,3 +249,19 @@ def test_nothing_to_change_leaves_the_baseline() -> None:
     searcher = Searcher({}, {"lr": 1.0}, budget=9)
     assert len(run(searcher, lambda _: 2.0)) == 3
     assert searcher.best().parameters == {"lr": 1.0} and searcher.effects() == []
+
+
+def test_where_tuning_gains_nothing_the_data_come_next() -> None:
+    """Nothing has an effect: each value of the data is tried as soon as that shows, the last factor though it is."""
+    space = {"lr": SPACE["lr"], "act": SPACE["act"], "ema": SPACE["ema"], "mix": Factor(levels=["a", "b", "c", "d"])}
+
+    def reasons(data: list[str]) -> list[str]:
+        searcher, found = Searcher(space, {**BASELINE, "mix": "all"}, budget=40, min_effect=0.5, data=data), []
+        while asked := searcher.ask():
+            for one in asked:
+                searcher.tell(one.number, 1.0 + 0.01 * (one.number % 3 + one.seed % 2), seed=one.seed)
+                found.append(one.reason)
+        return found
+
+    assert any("plateau_after_tuning" in reason for reason in reasons(["mix"]))
+    assert not any("plateau_after_tuning" in reason for reason in reasons([]))
