@@ -3,7 +3,8 @@
 Random search over the configurations of each task, one run after the other, under each rule for ending a run early. A
 run costs the share of its steps that it took. Quality is the final loss of the best run that came to its end, 0 = the
 best configuration of the pool, 1 = its median (or worse, or none yet). The rules see a loss at every second point of
-the curve; each has its default settings, but the warm-up, which is the same for all that have one.
+the curve; each has its default settings, but the warm-up, which is the same for all that have one. nightlab is asked
+twice: as where a study names no warm-up, and as where it names one of none, which these curves have.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 
 from bench.tables import Curves, TableError, load_curves
 from nightlab.configs.pruning import PruningSettings
-from nightlab.search.pruning import Curve, Look, should_prune
+from nightlab.search.pruning import AFTER_WARMUP, UNKNOWN_WARMUP, Curve, Look, Warmup, should_prune
 
 __all__ = ["METHODS", "Outcome", "main", "night"]
 
@@ -41,7 +42,8 @@ EVERY = 2
 EXPLANATION = """\
 Random search, one run after the other. Quality of the best finished run after B full runs' worth of steps: 0 = best of
 the pool, 1 = its median or worse; ± is the 95 % interval of the mean over seeds. The tables hold one run a
-configuration, so nightlab knows no noise here; in a night that margin comes on top."""
+configuration, so nightlab knows no noise here; in a night that margin comes on top. It starts comparing at 12 % of the
+steps; where it is told that these runs have no warm-up ("warm-up named"), at 4 %."""
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -122,12 +124,14 @@ class ByNightlab:
     length: int
     slope: float = 0.0
     """Learning-curve extrapolation: how far the last half's fall is carried on."""
+    warmup: Warmup | None = None
     peers: list[Curve] = field(default_factory=list)
 
     def start(self) -> None: ...
 
     def ends(self, step: int, losses: Floats) -> bool:
-        if math.isfinite(losses[-1]) and step < self.settings.warmup * self.length:
+        waits = (UNKNOWN_WARMUP if self.warmup is None else AFTER_WARMUP) * self.length
+        if math.isfinite(losses[-1]) and step < waits:
             # Spares the bench a call that always says no.
             return False
         run = self._curve(losses, ended=False)
@@ -140,7 +144,7 @@ class ByNightlab:
         steps = np.arange(len(losses))
         values = losses + self.slope * (losses - losses[steps // 2])
         points = zip(steps[::EVERY].tolist(), values[::EVERY].tolist(), strict=True)
-        return Curve(len(self.peers), tuple(points), ended=ended)
+        return Curve(len(self.peers), tuple(points), warmup=self.warmup, ended=ended)
 
 
 def _optuna(name: str, *given: object, **options: object) -> Rule:
@@ -149,8 +153,8 @@ def _optuna(name: str, *given: object, **options: object) -> Rule:
     return ByOptuna(functools.partial(getattr(optuna.pruners, name), *given, **options))
 
 
-def _nightlab(look: Look, length: int, slope: float = 0.0, **settings: object) -> Rule:
-    return ByNightlab(PruningSettings.model_validate(settings), look, length, slope)
+def _nightlab(look: Look, length: int, slope: float = 0.0, warmup: Warmup | None = None) -> Rule:
+    return ByNightlab(PruningSettings(), look, length, slope, warmup)
 
 
 METHODS: dict[str, Callable[[int], Rule]] = {
@@ -162,7 +166,7 @@ METHODS: dict[str, Callable[[int], Rule]] = {
     "incumbent's curve + ¼": lambda _: IncumbentMargin(),
     "nightlab careful": lambda n: _nightlab("near", n),
     "nightlab (default)": lambda n: _nightlab("first", n),
-    "nightlab, warm-up 4 %": lambda n: _nightlab("first", n, warmup=0.04),
+    "nightlab (default), warm-up named": lambda n: _nightlab("first", n, warmup=Warmup()),
     "nightlab, extrapolated": lambda n: _nightlab("first", n, slope=0.5),
 }
 """Name → rule for curves of so many steps."""
@@ -340,13 +344,14 @@ def _plot(summaries: list[Summary], path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    shown = ("full runs", "Optuna median", "Optuna ASHA, from 12 %", "Optuna Hyperband", "nightlab careful")
+    optuna = ("Optuna median", "Optuna ASHA, from 4 %", "Optuna ASHA, from 12 %", "Optuna Hyperband")
+    shown = ("full runs", *optuna, "nightlab careful")
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True)
     for axis, pool in zip(axes, ("all", "better half"), strict=True):
         for one in summaries:
-            if one.pool != pool or one.method not in (*shown, "nightlab (default)"):
+            ours = one.method.startswith("nightlab (default)")
+            if one.pool != pool or not (ours or one.method in shown):
                 continue
-            ours = one.method == "nightlab (default)"
             x = np.arange(1, HIGHEST + 1)
             (line,) = axis.plot(
                 x, one.quality, label=one.method, linewidth=2.6 if ours else 1.4, zorder=3 if ours else 2
@@ -385,7 +390,7 @@ def main() -> int:
             one = job.result()
             summaries.append(one)
             cells = " ".join(f"{one.quality[b - 1]:.3f}" for b in BUDGETS)
-            print(f"{one.pool:12s} {one.method:26s} {cells}  {one.seconds:.0f} s", flush=True)
+            print(f"{one.pool:12s} {one.method:34s} {cells}  {one.seconds:.0f} s", flush=True)
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "pruning.md").write_text(_page(summaries, tasks, options.seeds), encoding="utf-8")
     _plot(summaries, options.out / "pruning.png")

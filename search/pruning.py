@@ -20,7 +20,12 @@ from nightlab.configs.pruning import PruningSettings
 from nightlab.configs.study import Scalar, Study
 from nightlab.knowledge.records import Phase
 
-__all__ = ["Curve", "Look", "Point", "Pruning", "look_of", "schedule_of", "should_prune", "warmup_of"]
+__all__ = ["Curve", "Look", "Point", "Pruning", "Warmup", "look_of", "schedule_of", "should_prune", "warmup_of"]
+
+AFTER_WARMUP = 0.04
+"""Share of the steps that a run goes on uncompared once a warm-up that is known has ended."""
+UNKNOWN_WARMUP = 0.12
+"""Share of the steps in which nothing is compared where the warm-up is not known."""
 
 ETA = 3
 """Of what reached a rung one in so many goes on; a rung lies at so many times the steps of the one before."""
@@ -46,6 +51,25 @@ _SHAPES_CURVE = re.compile(
     r"step|epoch|iters?\b|iterations|warm_?up|sched|anneal|cosine|cool_?down|(?<!weight)(?<!weight_)(?<!ema_)decay"
 )
 _WARMUP = re.compile(r"warm_?up")
+# Something else about the warm-up than its length, or that of a profiler; `warmup_step_rate` is a length.
+_NO_LENGTH = re.compile(r"profil|(lr|(?<!step_)rate|factor|momentum|decay|type|schedule|scheduler)$")
+_SHARE = re.compile(r"ratio(?!n)|fraction|frac\b|share|proportion")
+_STEPS = re.compile(r"step|iter|update")
+# Units that nothing here can turn into steps.
+_OTHER_UNIT = re.compile(r"epoch|token|sample|example|second|minute|hour|percent|pct")
+
+
+@dataclass(frozen=True)
+class Warmup:
+    """The warm-up of a run's own schedule: the longer of the two, none where both are 0."""
+
+    share: float = 0.0
+    """Of the run's steps."""
+    steps: float = 0.0
+
+    def end(self, total_steps: float) -> float:
+        """The step at which it has ended."""
+        return max(self.share * total_steps, self.steps)
 
 
 @dataclass(frozen=True)
@@ -58,8 +82,8 @@ class Curve:
     """By rising step; a value may be nan."""
     schedule: tuple[Scalar, ...] = ()
     """Values of the parameters that shape a curve: where they are equal, curves may be compared."""
-    warmup: float = 0.0
-    """Of the run's own schedule: up to 1 a share of the steps, above it steps."""
+    warmup: Warmup | None = None
+    """None where it is not known."""
     ended: bool = False
     """Whether it ran to its end."""
 
@@ -120,12 +144,32 @@ def schedule_of(study: Study, parameters: Mapping[str, Scalar]) -> tuple[Scalar,
     return tuple(parameters[name] for name in dict.fromkeys([*shaping, *own]))
 
 
-def warmup_of(study: Study, parameters: Mapping[str, Scalar]) -> float:
-    """The warm-up that a configuration names: up to 1 a share of the steps, above it steps; 0 where it names none."""
+def warmup_of(study: Study, parameters: Mapping[str, Scalar]) -> Warmup | None:
+    """The warm-up that a configuration names, the longest of several; None where it names none that can be read."""
     declared = study.search.pruning.warmup_parameter
-    names = [declared] if declared else [name for name in parameters if _WARMUP.search(name.lower())]
-    values = [parameters[name] for name in names]
-    return max((float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)), default=0.0)
+    names = [declared] if declared else [name for name in parameters if _names_warmup(name.lower())]
+    found = [_warmup(name.lower(), parameters[name]) for name in names]
+    read = [one for one in found if one is not None]
+    longest = Warmup(max((one.share for one in read), default=0.0), max((one.steps for one in read), default=0.0))
+    # `warmup_steps: 0` says nothing beside `warmup_epochs: 5`.
+    return None if longest == Warmup() and len(read) < max(1, len(found)) else longest
+
+
+def _names_warmup(name: str) -> bool:
+    return bool(_WARMUP.search(name)) and not _NO_LENGTH.search(name)
+
+
+def _warmup(name: str, value: Scalar) -> Warmup | None:
+    """What the parameter says in the unit of its name; without one up to 1 a share, above it steps."""
+    if isinstance(value, bool | str) or not 0 <= value < math.inf:
+        return None
+    if _SHARE.search(name):
+        return Warmup(share=value) if value <= 1 else None
+    if _OTHER_UNIT.search(name) and value:
+        return None
+    # Nobody warms up for less than one step: transformers reads it as a share, too.
+    is_share = value < 1 if _STEPS.search(name) else value <= 1
+    return Warmup(share=value) if is_share else Warmup(steps=value)
 
 
 def should_prune(
@@ -188,8 +232,14 @@ class _Case:
     def start(self) -> float:
         """The first step at which anything is compared."""
         assert self.total_steps is not None
-        own = self.curve.warmup * (self.total_steps if self.curve.warmup <= 1 else 1.0)
-        return max(self.settings.warmup * self.total_steps, own, 0.0)
+        if self.settings.warmup is not None:
+            return max(self.settings.warmup * self.total_steps, self._own_warmup(self.total_steps))
+        if self.curve.warmup is None:
+            return UNKNOWN_WARMUP * self.total_steps
+        return self._own_warmup(self.total_steps) + AFTER_WARMUP * self.total_steps
+
+    def _own_warmup(self, total_steps: float) -> float:
+        return 0.0 if self.curve.warmup is None else self.curve.warmup.end(total_steps)
 
     def not_finite(self) -> Pruning | None:
         if len(self.curve.points) < 2 or any(math.isfinite(value) for _, value in self.curve.points[-2:]):
@@ -202,9 +252,11 @@ class _Case:
         A run that only stays behind does not diverge: under another schedule it may yet come down.
         """
         best = self.incumbent or self._best(self.peers)
-        total = max((curve.last_step for curve in best), default=math.inf)
-        warmup = self.curve.warmup * (total if self.curve.warmup <= 1 else 1.0)
-        start = max(CLEARLY_FROM * total, warmup + self.settings.warmup * total)
+        if not best:
+            return None
+        total = max(curve.last_step for curve in best)
+        share = UNKNOWN_WARMUP if self.settings.warmup is None else self.settings.warmup
+        start = max(CLEARLY_FROM * total, self._own_warmup(total) + share * total)
         latest = [step for step, _ in self.curve.points[-2:]]
         if len(latest) < 2 or latest[0] < start:
             return None

@@ -13,7 +13,7 @@ from nightlab.configs.study import Scalar, Study
 from nightlab.knowledge.records import Phase, VerdictKind
 from nightlab.search.belief import judge
 from nightlab.search.history import History, Trial, cells_of
-from nightlab.search.pruning import Curve, Look, Pruning, schedule_of, should_prune, warmup_of
+from nightlab.search.pruning import Curve, Look, Pruning, Warmup, schedule_of, should_prune, warmup_of
 from tests.task import study_data
 
 CAREFUL, AUTO = PruningSettings(mode="careful"), PruningSettings()
@@ -36,7 +36,7 @@ def curve(
     *,
     until: float = 1.0,
     schedule: tuple[Scalar, ...] = (),
-    warmup: float = 0.0,
+    warmup: Warmup | None = None,
     ended: bool | None = None,
     total: int = TOTAL,
 ) -> Curve:
@@ -188,12 +188,60 @@ def test_what_must_not_be_ended_is_not(settings: PruningSettings) -> None:
         assert asked(away, replicates(), "first", settings) is None
 
 
-def test_the_warm_up_of_the_schedule_counts_as_share_or_steps() -> None:
-    hopeless = falling(2.5)
-    for warmup in (0.4, 400):
-        peers = [curve(0, falling(1.0 + n / 100), warmup=warmup) for n in range(3)]
-        assert asked(curve(1, hopeless, until=0.38, warmup=warmup), peers, "near") is None
-        assert asked(curve(1, hopeless, until=0.44, warmup=warmup), peers, "near") is not None
+@pytest.mark.parametrize(
+    ("warmup", "asked_for", "start"),
+    [
+        (None, None, 0.12),
+        (Warmup(), None, 0.04),
+        (Warmup(share=0.1), None, 0.14),
+        (Warmup(steps=100), None, 0.14),
+        (Warmup(steps=1), None, 0.06),
+        (Warmup(share=0.02, steps=100), None, 0.14),
+        (Warmup(share=0.4), None, 0.44),
+        (Warmup(steps=400), None, 0.44),
+        (None, 0.2, 0.2),
+        (Warmup(), 0.2, 0.2),
+        (Warmup(share=0.1), 0.2, 0.2),
+        (Warmup(share=0.3), 0.2, 0.3),
+        (None, 0.02, 0.02),
+        (Warmup(steps=100), 0.0, 0.1),
+    ],
+)
+def test_nothing_is_compared_before_what_is_known_of_the_warm_up(
+    warmup: Warmup | None, asked_for: float | None, start: float
+) -> None:
+    hopeless, settings = falling(2.9), PruningSettings(warmup=asked_for)
+    peers = [*replicates(), *(curve(n, falling(1.0 + n / 10)) for n in range(2, 5))]
+    ends = [n for n in range(50) if asked(curve(1, hopeless, until=n / 50, warmup=warmup), peers, settings=settings)]
+    assert ends[0] / 50 == start and ends == list(range(ends[0], 50))
+
+
+def test_near_the_incumbent_two_reports_after_a_long_warm_up_are_waited_for() -> None:
+    for warmup in (Warmup(share=0.4), Warmup(steps=400)):
+        assert asked(curve(1, falling(2.5), until=0.44, warmup=warmup), replicates(), "near") is None
+        assert asked(curve(1, falling(2.5), until=0.46, warmup=warmup), replicates(), "near") is not None
+
+
+@pytest.mark.parametrize(
+    ("warmup", "settings", "start"),
+    [
+        (None, AUTO, 0.25),
+        (Warmup(), AUTO, 0.25),
+        (Warmup(share=0.2), AUTO, 0.32),
+        (Warmup(steps=200), AUTO, 0.32),
+        (Warmup(share=0.2), PruningSettings(warmup=0.2), 0.4),
+    ],
+)
+def test_divergence_waits_as_long_after_a_warm_up_as_where_none_is_named(
+    warmup: Warmup | None, settings: PruningSettings, start: float
+) -> None:
+    def away(share: float) -> float:
+        return 3.0 + 5 * share
+
+    runs = [curve(1, away, until=n / 50, warmup=warmup, schedule=("cosine",)) for n in range(50)]
+    ended = [run for run in runs if asked(run, replicates(("constant",)), settings=settings)]
+    assert ended[0].points[-2][0] == pytest.approx(TOTAL * start, abs=19)
+    assert ended[0].points[-2][0] >= TOTAL * start
 
 
 def test_reports_at_other_steps_are_compared_at_the_same_step() -> None:
@@ -211,8 +259,9 @@ def test_nothing_has_ended_or_been_reported() -> None:
     assert asked(curve(1, falling(2.5), until=0.5), [curve(0, falling(1.0), until=0.6)]) is None
 
 
-def study(**pruning: object) -> Study:
+def study(more: dict[str, Scalar] | None = None, **pruning: object) -> Study:
     parameters = {"lr": 0.001, "lr_scheduler": "cosine", "warmup_ratio": 0.1, "max_steps": 100, "weight_decay": 0.1}
+    parameters |= more or {}
     space = {"lr": {"levels": [0.01]}}
     data = study_data(parameters=parameters, space=space, locked=[], search={"pruning": pruning})
     return Study.model_validate(data | {"launcher": data["launcher"] | {"dry_run": {}}})
@@ -223,8 +272,73 @@ def test_the_parameters_that_shape_a_curve_are_told_by_their_names_or_declared()
     assert schedule_of(study(), parameters) == ("cosine", 100, 0.1), "not the weight decay"
     assert schedule_of(study(schedule_parameters=["weight_decay"]), parameters) == (0.1,)
     assert schedule_of(study(schedule_parameters=[]), parameters) == ()
-    assert warmup_of(study(), parameters) == 0.1
-    assert warmup_of(study(warmup_parameter="max_steps"), parameters) == 100
+    assert warmup_of(study(), parameters) == Warmup(share=0.1)
+    assert warmup_of(study(warmup_parameter="max_steps"), parameters) == Warmup(steps=100)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "warmup"),
+    [
+        ({}, None),
+        ({"lr_scheduler_type": "constant_with_warmup"}, None),
+        ({"warmup": 0}, Warmup()),
+        ({"warmup": 0.1}, Warmup(share=0.1)),
+        ({"warmup": 1}, Warmup(share=1)),
+        ({"warmup": 200}, Warmup(steps=200)),
+        ({"warmup_steps": 0}, Warmup()),
+        ({"warmup_steps": 1}, Warmup(steps=1)),
+        ({"warmup_steps": 1.0}, Warmup(steps=1)),
+        ({"warmup_steps": 100}, Warmup(steps=100)),
+        ({"warmup_steps": 0.03}, Warmup(share=0.03)),
+        ({"lr_warmup_iters": 1}, Warmup(steps=1)),
+        ({"warm_up_iterations": 1}, Warmup(steps=1)),
+        ({"WarmupUpdates": 1}, Warmup(steps=1)),
+        ({"warmup_ratio": 0.03}, Warmup(share=0.03)),
+        ({"warmup_ratio": 1}, Warmup(share=1)),
+        ({"lr-warmup-fraction": 1.0}, Warmup(share=1)),
+        ({"warmup_step_rate": 0.05}, Warmup(share=0.05)),
+        ({"warmup_ratio": 0.03, "warmup_steps": 0}, Warmup(share=0.03)),
+        ({"warmup_ratio": 0.03, "warmup_steps": 20}, Warmup(share=0.03, steps=20)),
+        ({"warmup_ratio": 0.03, "warmup_steps": -1}, Warmup(share=0.03)),
+        ({"warmup_steps": -1}, None),
+        ({"warmup_steps": "auto"}, None),
+        ({"warmup_ratio": 3}, None),
+        ({"warmup": True}, None),
+        ({"warmup": math.nan}, None),
+        ({"warmup": math.inf}, None),
+        ({"warmup_epochs": 0}, Warmup()),
+        ({"warmup_epochs": 1}, None),
+        ({"warmup_epochs": 5, "warmup_steps": 0}, None),
+        ({"warmup_epochs": 5, "warmup_steps": 200}, Warmup(steps=200)),
+        ({"warmup_lr": 1e-6, "warmup_momentum": 0.8, "profiler_warmup_steps": 0}, None),
+    ],
+)
+def test_a_warm_up_is_read_in_the_unit_of_its_name(parameters: dict[str, Scalar], warmup: Warmup | None) -> None:
+    assert warmup_of(study(), parameters) == warmup
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "warmup"),
+    [
+        ("ramp_steps", 1, Warmup(steps=1)),
+        ("ramp_ratio", 1, Warmup(share=1)),
+        ("ramp", 0, Warmup()),
+        ("ramp", 0.2, Warmup(share=0.2)),
+        ("ramp", 30, Warmup(steps=30)),
+        ("ramp", "auto", None),
+        ("ramp_epochs", 2, None),
+    ],
+)
+def test_a_declared_warm_up_counts_alone_and_in_the_unit_of_its_name(
+    name: str, value: Scalar, warmup: Warmup | None
+) -> None:
+    lab = study({name: value, "warmup_steps": 700}, warmup_parameter=name)
+    assert warmup_of(lab, lab.parameters) == warmup
+
+
+def test_the_longest_of_share_and_steps_is_known_once_the_steps_are() -> None:
+    both = Warmup(share=0.03, steps=20)
+    assert (both.end(100), both.end(1000)) == (20, 30)
 
 
 def test_a_name_that_is_no_parameter_is_refused() -> None:
