@@ -554,7 +554,11 @@ class _Planner:
         technique: str | None = None,
     ) -> bool:
         """Append a proposal unless this call would then exceed `runs`, or `experiments` new configurations."""
-        is_new = bool(changed) and self.evidence.cell(changed) is None
+        cell = self.evidence.cell(changed)
+        if cell and seed in cell.seeds:
+            # The ledger would take it for the run that there is, and the night would wait for it for ever.
+            return False
+        is_new = bool(changed) and cell is None
         if len(self.proposals) >= runs or (is_new and experiments is not None and len(self.new) >= experiments):
             return False
         if is_new:

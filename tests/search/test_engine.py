@@ -263,6 +263,15 @@ def test_a_deterministic_metric_needs_no_noise() -> None:
     assert set(labels) <= {"without effect", "unknown", "not tried"} and labels["without effect"] > 6
 
 
+@pytest.mark.parametrize("runs", [12, 14, 30])
+def test_one_variable_is_moved_before_several_together_while_the_baseline_still_runs(runs: int) -> None:
+    one = night(flat, runs=runs)
+    both = [Trial(0, PARAMETERS, {}, seed, Phase.BASELINE, "measured", 3.0 + seed) for seed in (0, 1)]
+    last, first, *_ = propose(one.study, replace(one.history, trials=tuple(both), runs_left=runs - 2), 0)
+    assert not last.changed
+    assert len(first.changed) == 1 and first.phase == Phase.SCREEN
+
+
 @dataclass
 class ReviewedNight(Night):
     """A night whose review rejects each run with one of the values, as good as it looks."""
