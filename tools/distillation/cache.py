@@ -119,7 +119,9 @@ class CacheWriter:
         except BlockingIOError as error:
             raise ConfigError(Fault("is being written by another process", self.folder)) from error
         draft = self.folder / DRAFT
-        if draft.exists():
+        # One that ended before its first example, for a template that does not fit say, holds nothing to go on with.
+        is_begun = (self.folder / "index.bin").stat().st_size >= 2 * INDEX_ROW.itemsize
+        if is_begun and draft.exists():
             if _read_header(draft) != self.header:
                 raise ConfigError(
                     Fault("was begun with other settings", self.folder, mend="give the same ones, or another folder")

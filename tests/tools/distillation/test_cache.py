@@ -130,6 +130,14 @@ def test_two_writers_do_not_mix(tmp_path: Path) -> None:
         CacheWriter(tmp_path, header()).__enter__()
 
 
+def test_where_nothing_was_written_yet_other_settings_may_begin(tmp_path: Path) -> None:
+    """The first call ended before its first example: its template did not fit."""
+    with CacheWriter(tmp_path, header(9)):
+        pass
+    write(tmp_path, header(8), 2)
+    assert LogitCache(tmp_path).header == header(8)
+
+
 def test_other_settings_do_not_go_on_with_a_cache(tmp_path: Path) -> None:
     write(tmp_path, header(8), 1, finish=False)
     with pytest.raises(ConfigError, match="begun with other settings"), CacheWriter(tmp_path, header(9)):
