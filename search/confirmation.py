@@ -30,6 +30,8 @@ __all__ = [
 RESERVED_SHARE = 0.4
 """Largest share of the runs after the baseline's replicates that is held back for a second finalist and beyond."""
 FIRST_FRESH_SEED = 1000
+LENT_EACH = 4
+"""Runs a slot that may be lent: where durations have heavy tails one run takes as long as several others."""
 SMALL_SHARE = 1 / 12
 """Share of the runs that counts for little: so much may be lent to slots that would wait, or saved by waiting."""
 
@@ -95,11 +97,11 @@ def lendable(study: Study, history: History) -> int:
 def lent_size(study: Study, total_runs: int) -> int:
     """Runs kept for slots that would wait for the runs that choose the finalists, or for a look at them.
 
-    Two a slot, where that is a small part of the budget; the baseline's own half of the first pairs comes before.
+    Where that is a small part of the budget; the baseline's own half of the first pairs comes before.
     """
     if not study.search.confirm:
         return 0
-    return max(0, min(2 * study.backend.slots, int(SMALL_SHARE * total_runs)) - study.search.confirm_seeds)
+    return max(0, min(LENT_EACH * study.backend.slots, int(SMALL_SHARE * total_runs)) - study.search.confirm_seeds)
 
 
 def needs_no_first_look(study: Study, total_runs: int) -> bool:
