@@ -399,7 +399,10 @@ class _Planner:
         """A move to a level that no configuration has held yet, before `choice` of which not much more is expected.
 
         Of such a level the surrogate knows only what others tell, and where noise is large it takes all for equal.
+        Where it expects more than the noise of a run, it is followed.
         """
+        if choice.expected_improvement > self.landscape.run_noise:
+            return None
         first = chooser.holding(self._untried())
         if first is None or first.expected_improvement >= FIRST_LOOK_SHARE * choice.expected_improvement:
             return first

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import pytest
+
 from nightlab.configs.study import Factor, Scalar
 from nightlab.knowledge.records import Phase
 from nightlab.search.coverage import Coverage
@@ -51,3 +55,17 @@ def test_no_level_is_left_out_of_forty_runs_where_all_is_noise() -> None:
         held = {pair for trial in history.trials if trial.phase != Phase.CONFIRM for pair in trial.changed.items()}
         left_out += sum((name, level) not in held for name, factor in space.items() for level in factor.levels or ())
     assert left_out <= 2, "of 8 nights with 13 levels each"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_more_than_noise_is_expected_what_is_known_to_help_comes_first(seed: int) -> None:
+    """Six values help and 26 do harm: those that helped alone are put together before every other one is tried."""
+    parameters: dict[str, Scalar] = {f"f{index}": 0 for index in range(8)}
+    space = {name: Factor(levels=[1, 2, 3, 4], categorical=True) for name in parameters}
+
+    def response(values: Mapping[str, Scalar]) -> float:
+        helping = sum(values[f"f{index}"] == 1 for index in range(6))
+        return 0.3 * sum(int(value) > 1 for value in values.values()) - helping
+
+    night = Night(make_study(parameters, space, min_effect=0.0), response, runs=36, noise=0.02, seed=seed)
+    assert min(response(trial.parameters) for trial in night.run().trials) == -6.0
