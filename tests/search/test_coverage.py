@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from bench.noisy_nights import flat_task
 from nightlab.configs.study import Factor, Scalar
 from nightlab.knowledge.records import Phase
 from nightlab.search.coverage import Coverage
@@ -39,21 +40,14 @@ def test_factors_never_moved_come_first_and_each_level_once() -> None:
 
 def test_no_level_is_left_out_of_forty_runs_where_all_is_noise() -> None:
     """A level that was never run cannot be found, and the surrogate takes what is alike for equal."""
-    parameters: dict[str, Scalar] = {"lr": 1.0, "width": 64, "act": "tanh", "ema": False, "batch": 32, "decay": 0.1}
-    space = {
-        "lr": Factor(levels=[0.25, 0.5, 2.0, 4.0], scale="log", tier=1),
-        "width": Factor(levels=[32, 128], tier=2),
-        "act": Factor(levels=["relu", "gelu"]),
-        "ema": Factor(levels=[True]),
-        "batch": Factor(levels=[16, 64]),
-        "decay": Factor(levels=[0.01, 1.0], scale="log", tier=5),
-    }
-    study = make_study(parameters, space, min_effect=0.0)
+    study = flat_task().study
     left_out = 0
     for seed in range(8):
         history = Night(study, lambda _: 0.0, runs=40, noise=1.0, seed=seed).run()
         held = {pair for trial in history.trials if trial.phase != Phase.CONFIRM for pair in trial.changed.items()}
-        left_out += sum((name, level) not in held for name, factor in space.items() for level in factor.levels or ())
+        left_out += sum(
+            (name, level) not in held for name, factor in study.space.items() for level in factor.levels or ()
+        )
     assert left_out <= 2, "of 8 nights with 13 levels each"
 
 

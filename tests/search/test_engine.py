@@ -288,9 +288,8 @@ def test_what_review_rejected_is_neither_believed_nor_proposed_again(refused: tu
     name, value = refused
     study = make_study(PARAMETERS, SPACE)
     for runs in (14, 40):
-        one = ReviewedNight(study, lambda parameters: -5.0 * (parameters[name] == value), runs)
-        one.refused = frozenset({refused})
-        history = one.run()
+        best = ReviewedNight(study, lambda p: -5.0 * (p[name] == value), runs, refused=frozenset({refused}))
+        history = best.run()
         assert any(not trial.valid for trial in history.trials)
         assert all(trial.changed.get(name) != value for trial in history.trials if trial.phase == Phase.CONFIRM)
         assert len(history.trials) >= runs - 2, "the budget is used"
